@@ -1,0 +1,1 @@
+"""Implicit bias of gradient descent with ReLU neurons, measured against theory."""

@@ -1,0 +1,1 @@
+"""Random high-dimensional data: features, exact Gram matrices, labels."""
