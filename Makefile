@@ -28,7 +28,7 @@ book: $(SITE)/.built  ## Build the book; every warning is an error, every notebo
 
 $(SITE)/.built: $(VENV)/book.stamp $(SOURCES)
 	rm -rf $(SITE) _build/.doctrees _build/jupyter_execute
-	$(PY) -m jupyter_book build . -W -n --keep-going --all
+	$(PY) $(VENV)/bin/jupyter-book build . -W -n --keep-going --all
 	touch $@
 
 # Browser tests need the built site, so they share the build of `make book`.
@@ -50,7 +50,7 @@ dist: $(SITE)/.built  ## Pack the site for reading from a folder, without a netw
 	$(PY) -c "import shutil; print(shutil.make_archive('_build/ibrelu-book', 'zip', '_build', 'html'))"
 
 links: $(VENV)/book.stamp  ## Check the external links (needs a network)
-	$(PY) -m jupyter_book build . --builder linkcheck --path-output _build/links
+	$(PY) $(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links
 
 clean:  ## Remove what was built
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
