@@ -1,0 +1,444 @@
+r"""The minimum-norm network among all networks that fit best: the other end of the comparison.
+
+A neuron of sign :math:`s` *owns* the labels of its sign; every other neuron should be silent
+there. With one sign the problem is a strictly convex quadratic program. With both it is a union
+of convex pieces, for which a pair of duals is either a proof of optimality or a lower bound.
+Everything below is built on one solver, :func:`_bounded`, for
+
+.. math:: \min_\mu\ \tfrac12 \mu^\top S \mu - c^\top \mu
+          \quad\text{with}\quad \mu_i \le 0 \text{ where } i \text{ is bounded, free elsewhere.}
+
+Neurons of one sign share their labels equally, so inside this module a network has one column a
+*sign*, with a count of the neurons behind it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from ibrelu._checks import Array, Mask
+from ibrelu.problem import Problem
+
+Pieces: TypeAlias = NDArray[np.int64]
+
+_SMALL = 64  # up to here a batch is solved at once; above, each problem by its own factorisations
+_BATCH_ENTRIES = 2**24  # matrix entries a batch holds at a time (128 MB)
+_SEARCH = 12  # the largest number of examples for which branch and bound always finishes
+_ROUNDING = 1e-12  # relative size below which a sign is rounding error
+_PROOF = 1e-9  # relative difference of squared norm and squared bound that counts as none
+
+# Two multipliers (columns) an example, by its piece. SILENT: the opposite neuron is at b ≤ 0 and
+# its own at a = |y|. BOTH: a - b = |y|, b ≥ 0. EITHER: the convex hull of the two,
+# a ≥ |y| and a - b ≥ |y|. Entries are the multiplier's share in the dual of the own and of the
+# opposite neuron.
+_SILENT, _BOTH, _EITHER = 0, 1, 2
+_OWN = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, -1.0]])
+_OPPOSITE = np.array([[0.0, 1.0], [-1.0, -1.0], [0.0, 1.0]])
+_BOUNDED = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+
+
+@dataclass(frozen=True, eq=False)
+class MinNorm:
+    r"""A network of least norm, with what is proved about it.
+
+    Parameters
+    ----------
+    alpha, beta : array, shape (..., n, m)
+        Dual and primal variables. Where a neuron of the opposite sign is silent with
+        :math:`\beta_i < 0`, :math:`\alpha_i` is exactly 0; where it is held, :math:`\beta_i` is.
+    norm : array, shape (...)
+        :math:`(\sum_k \|w_k\|^2)^{1/2}`.
+    lower_bound : array, shape (...)
+        No network of these signs that fits as well has a smaller norm than this.
+    optimal : bool array, shape (...)
+        Whether `norm` is proved to be the minimum: it equals `lower_bound` to rounding.
+    selected : bool array, shape (..., n)
+        Examples that a neuron of the opposite sign *notices*: it holds them exactly at its kink,
+        :math:`\beta_i = 0` with :math:`\alpha_i < 0`. With one neuron these are the selected
+        negative examples of :cite:`LWTM26`. With two, the selected negatives of the positive
+        neuron and the selected positives of the negative one, in one mask: ``selected &
+        problem.negative`` gives the first.
+    kkt_residual : array, shape (...)
+        Largest violation of the optimality conditions on the pieces that the network lies on:
+        labels fitted and :math:`\beta = G\alpha`, relative to the largest label; duals of an
+        opposite neuron zero where it is below its kink, at most zero on it, and minus the own
+        neuron's above it, relative to the largest dual.
+    """
+
+    alpha: Array
+    beta: Array
+    norm: Array
+    lower_bound: Array
+    optimal: Mask
+    selected: Mask
+    kkt_residual: Array
+
+
+def min_norm(problem: Problem) -> MinNorm:
+    r"""Network of least norm :math:`\sum_k \|w_k\|^2` among those that fit the labels best.
+
+    **One neuron** (:math:`s = +1`): minimise :math:`\|w\|^2` subject to :math:`X_P w = y_P`,
+    :math:`X_N w \le 0`. Solved exactly. Its optimality conditions are :math:`\alpha_N \le 0`,
+    :math:`\beta_N \le 0`, :math:`\alpha_i \beta_i = 0` on N. Labels that no neuron's sign can
+    reach get the output 0, the best that is possible; if no label can be reached, the
+    minimum is the zero network.
+
+    **Two neurons** (+1, -1): not convex. The *decoupled* network, one such program a neuron, is
+    the minimum if :math:`\alpha^\oplus_i \ge |\alpha^\ominus_i|` on P and the reverse on N (ours).
+    Where that fails, the convex hull of the problem gives a lower bound, and two descents over
+    its pieces a better network; up to n = 12 branch and bound finishes the proof.
+
+    **More neurons**: neurons of one sign share equally. That is proved to be the minimum if the
+    duals pass the check above (each divided by its sign's number of neurons) and, where several
+    neurons share a sign, :math:`\sum_{j} \max(G_{ij}, 0)\, \alpha_j \le 2 \beta_i` over the
+    labels of that sign (ours; see Notes). Otherwise `optimal` is False and the bound is the
+    best that these duals prove.
+
+    Parameters
+    ----------
+    problem : Problem
+        One problem or a batch.
+
+    Returns
+    -------
+    MinNorm
+
+    Warns
+    -----
+    RuntimeWarning
+        If the solver did not settle (then `kkt_residual` is large and `optimal` False).
+
+    Notes
+    -----
+    For any :math:`\nu \ge 0` the squared norm of a network that fits is at least
+    :math:`2\nu^\top |y| - \sum_k h_k^2` with :math:`h_k = \max_{\|u\|=1} \sum_i \pm\nu_i
+    \max(u \cdot x_i, 0)`, plus on the labels of neuron k's sign. If u is inactive on a set B of
+    these, :math:`h_k^2 \le \|w_k - \sum_B \nu_i x_i\|^2 = \|w_k\|^2 + \sum_{i \in B} \nu_i
+    (\sum_{j \in B} G_{ij} \nu_j - 2 \beta_{k,i})`, and the condition makes the sum at most 0 for
+    every B. A sign with a single neuron needs no such condition: it must be active on its labels.
+
+    References
+    ----------
+    :cite:`LWTM26`, Theorems 2 and 4 and the appendix on more than two neurons.
+
+    Examples
+    --------
+    >>> result = min_norm(Problem([[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0]))
+    >>> result.alpha[:, 0].round(4), result.beta[:, 0].round(4)
+    (array([ 0.6667, -0.3333]), array([1., 0.]))
+    >>> bool(result.optimal), result.selected
+    (True, array([False,  True]))
+    """
+    n, batch = problem.n, problem.batch_shape
+    labels = problem.labels.reshape(-1, n)
+    signs, column, counts = np.unique(problem.signs, return_inverse=True, return_counts=True)
+    own = np.asarray(labels[..., None] * signs > 0)
+    fit = _Fit(problem.gram.reshape(-1, n, n), np.abs(labels), own, counts.astype(np.float64))
+
+    alpha, beta, image = best = _decoupled(fit)
+    bound = _dual_bound(fit, best)
+    for b in np.flatnonzero(~_dual_feasible(own, alpha)):
+        here = slice(b, b + 1)
+        found, bound[here] = _search(fit.part(here))
+        alpha[here], beta[here], image[here] = found
+
+    square, residual = best.square(fit), _kkt_residual(fit, best)
+    held = ~own & (beta == 0) & (alpha < 0)
+    return MinNorm(
+        alpha=alpha[..., column].reshape(*batch, n, problem.m),
+        beta=beta[..., column].reshape(*batch, n, problem.m),
+        norm=np.sqrt(square).reshape(batch),
+        lower_bound=np.sqrt(np.minimum(bound, square)).reshape(batch),
+        optimal=((square - bound <= _PROOF * square) & (residual <= _PROOF)).reshape(batch),
+        selected=held.any(axis=-1).reshape(*batch, n),
+        kkt_residual=residual.reshape(batch),
+    )
+
+
+class _Fit(NamedTuple):
+    """What is to be fitted: B problems with one column a sign."""
+
+    gram: Array  # (B, n, n)
+    size: Array  # |y|, (B, n)
+    own: Mask  # whose sign is the label's, (B, n, signs)
+    counts: Array  # neurons of each sign, (signs,)
+
+    def part(self, some: slice) -> _Fit:
+        """Return some of the problems."""
+        return _Fit(self.gram[some], self.size[some], self.own[some], self.counts)
+
+
+class _Network(NamedTuple):
+    """B networks, one neuron of each sign: arrays (B, n, signs)."""
+
+    alpha: Array
+    beta: Array  # primal variables, exact on the kinks
+    image: Array  # G α as computed
+
+    def square(self, fit: _Fit) -> Array:
+        """Squared norm of each network, shape (B,)."""
+        return np.asarray((self.alpha * self.image * fit.counts).sum(axis=(-2, -1)))
+
+    def part(self, some: slice) -> _Network:
+        """Return some of the networks."""
+        return _Network(self.alpha[some], self.beta[some], self.image[some])
+
+
+def _decoupled(fit: _Fit) -> _Network:
+    """Each sign for itself: fit its labels, stay at or below 0 on the others."""
+    alpha, active = np.empty(fit.own.shape), np.empty(fit.own.shape, dtype=bool)
+    for s, count in enumerate(fit.counts):
+        mine = fit.own[..., s]
+        target = np.where(mine, fit.size / count, 0.0)
+        alpha[..., s], active[..., s] = _bounded(fit.gram, target, ~mine, mine)
+    image = fit.gram @ alpha
+    beta = np.where(fit.own, image, np.where(active, 0.0, np.minimum(image, 0.0)))
+    return _Network(alpha, beta, image)
+
+
+def _dual_feasible(own: Mask, alpha: Array) -> Mask:
+    """Whether the duals prove a bound, shape (B,): own ≥ |opposite| at every example."""
+    if own.shape[-1] == 1:
+        return np.ones(len(own), dtype=bool)
+    mine, other = _split(alpha, own)
+    slack = _ROUNDING * np.abs(alpha).max(axis=(-2, -1))
+    return np.asarray((mine + other >= -slack[:, None]).all(axis=-1))
+
+
+def _search(fit: _Fit) -> tuple[_Network, Array]:
+    """Best network found for one problem that is not decoupled, and a bound of its square."""
+    n = fit.size.shape[-1]
+    hull = _on_pieces(fit, np.full((1, n), _EITHER))
+    bound = _dual_bound(fit, hull)
+    best = _descend(fit, np.full((1, n), _SILENT))
+    best = _better(fit, best, _descend(fit, _pieces_of(fit, hull)))
+    proved = best.square(fit) - bound <= _PROOF * best.square(fit)
+    if n <= _SEARCH and fit.counts.max() == 1 and not proved:
+        best = _branch_and_bound(fit, best)
+        bound = best.square(fit)
+    return best, bound
+
+
+def _descend(fit: _Fit, pieces: Pieces) -> _Network:
+    """Cross kinks while that lowers the norm.
+
+    At b = 0 both pieces meet. There a multiplier of the wrong sign for the other piece says that
+    crossing lowers the norm; the point stays feasible, so the norm can only fall.
+    """
+    best = _on_pieces(fit, pieces)
+    while True:
+        mine, other = _split(best.alpha, fit.own)
+        slack = _ROUNDING * np.abs(best.alpha).max()
+        wrong = np.where(pieces == _SILENT, mine + other < -slack, other > slack)
+        cross = wrong & (_split(best.beta, fit.own)[1] == 0)
+        pieces = np.where(cross, 1 - pieces, pieces)
+        after = _on_pieces(fit, pieces) if cross.any() else best
+        if not (after.square(fit) < best.square(fit)).all():
+            return best
+        best = after
+
+
+def _branch_and_bound(fit: _Fit, best: _Network) -> _Network:
+    """Proven minimum over all pieces: every open node of a level is solved in one batch."""
+    nodes = np.full(fit.size.shape, _EITHER)
+    while len(nodes):
+        hull = _on_pieces(fit, nodes)
+        lower = hull.square(fit) < best.square(fit) * (1 - 1e-2 * _PROOF)
+        missed = np.abs(_fitted(fit, hull) - fit.size)
+        fits = missed.max(axis=-1) <= _PROOF * fit.size.max()
+        for b in np.flatnonzero(lower & fits):
+            best = _better(fit, best, _descend(fit, _pieces_of(fit, hull.part(slice(b, b + 1)))))
+        worst = missed[lower & ~fits].argmax(axis=-1)
+        nodes = np.repeat(nodes[lower & ~fits], 2, axis=0)
+        nodes[np.arange(len(nodes)), np.repeat(worst, 2)] = np.tile([_SILENT, _BOTH], len(worst))
+    return best
+
+
+def _on_pieces(fit: _Fit, pieces: Pieces) -> _Network:
+    """Least-norm networks of one problem on each of B choices of pieces, shape (B, n).
+
+    The 2n multipliers are ordered by column of the tables at the top, then by example.
+    """
+    nodes, n = pieces.shape
+
+    def by_column(table: Array) -> Array:
+        return table[pieces].swapaxes(1, 2).reshape(nodes, 2 * n)
+
+    mine = np.tile(fit.own, (1, 2, 1))
+    share = np.where(mine, by_column(_OWN)[..., None], by_column(_OPPOSITE)[..., None])
+    matrix = np.tile(fit.gram, (1, 2, 2)) * ((share * fit.counts) @ share.swapaxes(-1, -2))
+    level = by_column(_OWN) * np.tile(fit.size, (1, 2))
+    first = np.broadcast_to(np.arange(2 * n) < n, level.shape)
+    multipliers, active = _bounded(matrix, level, by_column(_BOUNDED) > 0, first)
+
+    alpha = (share * multipliers[..., None]).reshape(nodes, 2, n, 2).sum(axis=1)
+    image = fit.gram @ alpha
+    sided = np.where((pieces == _BOTH)[..., None], np.maximum(image, 0.0), np.minimum(image, 0.0))
+    kink = np.where(active[:, n:, None], 0.0, sided)
+    settled = ~fit.own & (pieces != _EITHER)[..., None]
+    return _Network(alpha, np.where(settled, kink, image), image)
+
+
+def _better(fit: _Fit, first: _Network, second: _Network) -> _Network:
+    return second if second.square(fit) < first.square(fit) else first
+
+
+def _pieces_of(fit: _Fit, network: _Network) -> Pieces:
+    """Piece that each example of a network is on, shape (B, n)."""
+    return np.where(_split(network.beta, fit.own)[1] > 0, _BOTH, _SILENT)
+
+
+def _split(values: Array, own: Mask) -> tuple[Array, Array]:
+    """Values (..., n, signs) of the own and of the opposite neuron, each (..., n)."""
+    return np.where(own, values, 0.0).sum(axis=-1), np.where(own, 0.0, values).sum(axis=-1)
+
+
+def _fitted(fit: _Fit, network: _Network) -> Array:
+    """Network outputs, positive where they have the label's sign, shape (B, n)."""
+    mine, other = _split(fit.counts * np.maximum(network.beta, 0.0), fit.own)
+    return mine - other
+
+
+def _dual_bound(fit: _Fit, network: _Network) -> Array:
+    r"""Lower bound of the squared norm that the network's duals prove, shape (B,).
+
+    The bound of :func:`min_norm`'s Notes for :math:`t\nu`, at its best t: :math:`(\nu^\top|y|)^2 /
+    \sum_k h_k^2`.
+    """
+    power = network.alpha * network.image
+    if fit.counts.max() > 1:
+        gain = np.where(fit.own, np.maximum(network.alpha, 0.0), 0.0)
+        excess = gain * (np.maximum(fit.gram, 0.0) @ gain - 2 * network.image)
+        power = power + np.where(fit.counts > 1, np.maximum(excess, 0.0), 0.0)
+    largest = (power * fit.counts).sum(axis=(-2, -1))
+    linear = (_split(network.alpha, fit.own)[0] * fit.size).sum(axis=-1)
+    return np.asarray(np.maximum(linear, 0.0) ** 2 / np.where(largest > 0, largest, 1.0))
+
+
+def _kkt_residual(fit: _Fit, network: _Network) -> Array:
+    """Largest relative violation of the conditions that :class:`MinNorm` lists, shape (B,)."""
+    alpha, beta, image = network
+    reached = np.where(fit.own.any(axis=-1), fit.size, 0.0)
+    drift = np.abs(image - beta).max(axis=(-2, -1))
+    miss = np.abs(_fitted(fit, network) - reached).max(axis=-1)
+    above = np.abs(alpha + _split(alpha, fit.own)[0][..., None])
+    wrong = np.where(beta < 0, np.abs(alpha), np.where(beta > 0, above, np.maximum(alpha, 0.0)))
+    dual = np.where(fit.own, 0.0, wrong).max(axis=(-2, -1))
+    largest = np.abs(alpha).max(axis=(-2, -1))
+    return np.asarray(
+        np.maximum(
+            np.maximum(drift, miss) / fit.size.max(axis=-1),
+            dual / np.where(largest > 0, largest, 1.0),
+        )
+    )
+
+
+def _times(matrix: Array, vector: Array) -> Array:
+    return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def _bounded(matrix: Array, level: Array, bounded: Mask, start: Mask) -> tuple[Array, Mask]:
+    r"""Solve :math:`\min \tfrac12\mu^\top S\mu - c^\top\mu`, :math:`\mu_i \le 0` where bounded.
+
+    Parameters
+    ----------
+    matrix, level : array, shape (B, n, n) and (B, n)
+        S, positive definite, and c.
+    bounded, start : bool array, shape (B, n)
+        Bounded unknowns, and those that start active (not fixed at 0).
+
+    Returns
+    -------
+    multipliers : array, shape (B, n)
+        Exactly 0 where not active.
+    active : bool array, shape (B, n)
+        There the slack Sμ - c is 0; elsewhere it is at most 0.
+    """
+    total, n = level.shape
+    multipliers, active = np.empty(level.shape), np.empty(level.shape, dtype=bool)
+    solve, rows = (_pivot, max(1, _BATCH_ENTRIES // n**2)) if n <= _SMALL else (_eliminate, 1)
+    for first in range(0, total, rows):
+        part = slice(first, first + rows)
+        scale = np.abs(level[part]).max(axis=-1, keepdims=True)
+        multipliers[part], active[part] = solve(
+            matrix[part], level[part], bounded[part], start[part], scale
+        )
+    return multipliers, active
+
+
+def _eliminate(
+    matrix: Array, level: Array, bounded: Mask, start: Mask, scale: Array
+) -> tuple[Array, Mask]:
+    """Solve one large problem: eliminate the free unknowns once, then pivot on the others."""
+    free, rest = np.flatnonzero(~bounded[0]), np.flatnonzero(bounded[0])
+    factor = cholesky(matrix[0][np.ix_(free, free)], lower=True, check_finite=False)
+    cross = solve_triangular(factor, matrix[0][np.ix_(free, rest)], lower=True, check_finite=False)
+    inner = solve_triangular(factor, level[0, free], lower=True, check_finite=False)
+    schur = matrix[0][np.ix_(rest, rest)] - cross.T @ cross
+    reduced = level[:, rest] - cross.T @ inner
+    multipliers, active = np.zeros(level.shape), ~bounded
+    multipliers[:, rest], active[:, rest] = _pivot(
+        schur[None], reduced, bounded[:, rest], start[:, rest], scale
+    )
+    inner = inner - cross @ multipliers[0, rest]
+    multipliers[0, free] = solve_triangular(
+        factor, inner, lower=True, trans="T", check_finite=False
+    )
+    return multipliers, active
+
+
+def _pivot(
+    matrix: Array, level: Array, bounded: Mask, start: Mask, scale: Array
+) -> tuple[Array, Mask]:
+    """Block principal pivoting: exchange every unknown of the wrong sign, until there is none.
+
+    Exchanging all at once can cycle. When the number of wrong signs has not fallen for three
+    rounds, exchange only the last (Murty's rule, which ends in finitely many steps) until it does.
+    """
+    total, n = level.shape
+    multipliers, active = np.zeros(level.shape), start | ~bounded
+    fewest, patience = np.full(total, n + 1), np.full(total, 3)
+    live = np.arange(total)
+    for _ in range(100 + 20 * n):
+        part = matrix[live] if len(live) < total else matrix
+        multipliers[live] = _solve_on(part, level[live], active[live])
+        slack = _times(part, multipliers[live]) - level[live]
+        sign = np.where(active[live], multipliers[live] * np.einsum("bii->bi", part), slack)
+        wrong = bounded[live] & (sign > _ROUNDING * scale[live])
+        count = wrong.sum(axis=-1)
+        fell = count < fewest[live]
+        fewest[live] = np.where(fell, count, fewest[live])
+        patience[live] = np.where(fell, 3, patience[live] - 1)
+        last = np.where(wrong, np.arange(n), -1).max(axis=-1, initial=-1, keepdims=True)
+        active[live] ^= np.where(patience[live, None] > 0, wrong, np.arange(n) == last)
+        live = live[count > 0]
+        if not len(live):
+            return multipliers, active
+    warnings.warn(
+        f"minimum norm: {len(live)} of {total} programs did not settle; the Gram matrix is "
+        "probably close to singular (see kkt_residual)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return multipliers, active
+
+
+def _solve_on(matrix: Array, level: Array, active: Mask) -> Array:
+    """Solve S μ = c on the active unknowns, μ = 0 elsewhere."""
+    if level.shape[-1] <= _SMALL:
+        pair = active[:, :, None] & active[:, None, :]
+        padded = np.where(pair, matrix, np.eye(level.shape[-1]))
+        right = np.where(active, level, 0.0)
+        return np.asarray(np.linalg.solve(padded, right[..., None])[..., 0])
+    multipliers = np.zeros(level.shape)
+    for b, on in enumerate(active):
+        rows = np.flatnonzero(on)
+        factor = cho_factor(matrix[b][np.ix_(rows, rows)], check_finite=False)
+        multipliers[b, rows] = cho_solve(factor, level[b, rows], check_finite=False)
+    return multipliers
