@@ -1,0 +1,522 @@
+r"""Gradient flow, the limit of gradient descent as the step goes to 0, solved exactly.
+
+The unit of the motion is a pair (example i, neuron k). At each time it is in one of three states:
+
+- *active*, :math:`\beta_{k,i} > 0`: its dual moves at the **drive** :math:`-s_k r_i`;
+- *inactive*, :math:`\beta_{k,i} < 0`: its dual rests;
+- *sliding*, :math:`\beta_{k,i} = 0`: the drive pushes it off its active side and the rest of the
+  data pushes it back, so it stays on the kink, and its dual moves at the rate between the drive
+  and 0 that keeps it there.
+
+While no pair changes state, the residuals of the examples with an active neuron obey
+:math:`\dot r = -M r`, :math:`M = \sum_k D_k (G - G_{\cdot Z_k} G_{Z_k Z_k}^{-1} G_{Z_k \cdot}) D_k`
+(:math:`D_k` keeps neuron k's active examples, :math:`Z_k` are its sliding ones). M is symmetric
+and positive definite there, so everything is a sum of decaying exponentials, and the run is a
+sequence of such phases. A phase ends at the first root of a sum of exponentials. It is found from
+the left by steps that are each proven to pass no root, and a sum is dismissed for ever once the
+generalised rule of signs shows that it has none left: no event is missed, and the last pattern is
+proven final.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ibrelu._checks import Array, Mask, finite_array
+from ibrelu.problem import Problem
+
+_Kind = TypeVar("_Kind", np.float64, np.bool_)
+
+_EVENTS = 50  # events a pair before a run is given up
+_TIE = 1e-12  # events within this relative distance of the first happen together
+_NOISE = 1e-15  # rounding of a sum of exponentials, relative to its coefficients
+_PROVEN = 1e-13  # how far below 0 a dismissed sum may still come, relative to its coefficients
+
+
+class Event(NamedTuple):
+    """A pair changes state.
+
+    Attributes
+    ----------
+    time : float
+    example, neuron : int
+    kind : str
+        "slides" (comes to rest on the kink), "drops" (becomes inactive), "wakes" (a sliding pair
+        becomes active) or "rises" (an inactive pair becomes active).
+    """
+
+    time: float
+    example: int
+    neuron: int
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    r"""A gradient flow: its limit, its events, and its state at any time.
+
+    Attributes
+    ----------
+    alpha, beta : array, shape (..., n, m)
+        Dual and primal variables in the limit.
+    active, sliding : bool array, shape (..., n, m)
+        The last pattern: pairs with :math:`\beta > 0`, and pairs held at :math:`\beta = 0`.
+    events : tuple of Event
+        In order of time. For a batch, a tuple of such tuples, one a problem, in C order.
+    loss : array, shape (...)
+        Loss in the limit.
+    global_minimum : bool array, shape (...)
+        Whether no network with these signs has a smaller loss: every label that a neuron's sign
+        matches is fitted, and the output is 0 on the others.
+    status : str, or array of str of shape (...) for a batch
+        "certified": the last pattern is proven to hold for ever and the limit is solved from it.
+        "max_events": the run was given up; alpha and beta are the state at the last event.
+    residual : array, shape (...)
+        How far `alpha` is from a stationary point with this pattern, computed afresh from the
+        Gram matrix: the largest of :math:`|r_i|` on examples with an active neuron,
+        :math:`|\beta|` on sliding pairs, and :math:`\beta` on inactive ones, divided by the
+        largest label.
+    """
+
+    alpha: Array
+    beta: Array
+    active: Mask
+    sliding: Mask
+    events: tuple[Event, ...] | tuple[tuple[Event, ...], ...]
+    loss: Array
+    global_minimum: Mask
+    status: str | NDArray[np.str_]
+    residual: Array
+    _problem: Problem = field(repr=False)
+    _runs: tuple[tuple[_Phase, ...], ...] = field(repr=False)
+
+    def at(self, times: ArrayLike) -> tuple[Array, Array]:
+        r"""State of the flow at given times, from the closed form of each phase.
+
+        Parameters
+        ----------
+        times : array, shape (T,)
+            Times ≥ 0, in the unit in which :math:`\dot\alpha_{k,i} = -s_k r_i`. Step t of gradient
+            descent with step size η is at time ηt.
+
+        Returns
+        -------
+        alpha, beta : array, shape (T, ..., n, m)
+
+        Raises
+        ------
+        ValueError
+            If a time is negative, NaN or infinite (the limit is `alpha`, `beta`).
+        """
+        moments = finite_array("times", times)
+        if moments.ndim != 1 or (moments < 0).any():
+            raise ValueError(
+                f"times must be a one-dimensional array of numbers ≥ 0, got shape {moments.shape}"
+                + (f" with smallest {moments.min()}" if moments.size else "")
+            )
+        shape = (len(moments), -1, self._problem.n, self._problem.m)
+        alpha, beta = np.empty((2, len(moments), *self.alpha.shape))
+        flat_alpha, flat_beta = alpha.reshape(shape), beta.reshape(shape)
+        for index, (problem, phases) in enumerate(
+            zip(_each(self._problem), self._runs, strict=True)
+        ):
+            number = np.searchsorted([p.time for p in phases], moments, side="right") - 1
+            for j in np.unique(number):
+                motion = _motion(problem, phases[j])
+                for where in np.flatnonzero(number == j):
+                    state = phases[j].after(motion, moments[where] - phases[j].time)
+                    flat_alpha[where, index], flat_beta[where, index] = state.alpha, state.beta
+        return alpha, beta
+
+
+def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
+    r"""Solve gradient flow exactly, event by event, to its limit.
+
+    .. math::
+
+        \dot\alpha_{k,i} = -s_k r_i \, 1[\beta_{k,i} > 0], \qquad \beta_k = G \alpha_k,
+
+    and at :math:`\beta_{k,i} = 0` the rate between :math:`-s_k r_i` and 0 that the motion allows
+    (Filippov's solution, the limit of gradient descent as its step goes to 0). Each phase is a
+    sum of decaying exponentials; a run of one neuron on n examples has about n events, and costs
+    about one eigendecomposition an event.
+
+    Parameters
+    ----------
+    problem : Problem
+        With one or two neurons of any sign.
+    start : array, shape (..., n, m)
+        Primal variables at time 0, none zero. Leading axes are the problem's.
+
+    Returns
+    -------
+    Flow
+
+    Raises
+    ------
+    ValueError
+        If the problem has more than two neurons, or the start does not match the problem, has an
+        entry that is NaN, infinite or zero, or no active pair.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a run has more than 50 events a pair; its status is then "max_events".
+
+    References
+    ----------
+    :cite:`BPF22` (the flow on orthogonal data), :cite:`LWTM26` (gradient descent).
+
+    Examples
+    --------
+    On orthogonal examples the flow fits the positive label and stops at the negative one's kink.
+
+    >>> problem = Problem(np.diag([4.0, 4.0]), [1.0, -1.0])
+    >>> flow = gradient_flow(problem, [[0.1], [0.1]])
+    >>> flow.beta[:, 0].round(12).tolist(), flow.status
+    ([1.0, 0.0], 'certified')
+    >>> [(event.example, event.kind) for event in flow.events]
+    [(1, 'slides')]
+    """
+    if problem.m > 2:
+        raise ValueError(
+            f"gradient_flow handles one or two neurons, got m = {problem.m}; for more, run "
+            "gradient_descent with a small step, e.g. problem.step(1e-3), which is within O(step) "
+            "of the flow"
+        )
+    beta = _checked_start(problem, start)
+    shape = (-1, problem.n, problem.m)
+    runs = [
+        _run(one, first) for one, first in zip(_each(problem), beta.reshape(shape), strict=True)
+    ]
+    alpha, beta = _gather(problem, [np.stack([r.limit.alpha, r.limit.beta]) for r in runs])
+    active, sliding = _gather(problem, [np.stack([r.limit.active, r.limit.sliding]) for r in runs])
+    batch = bool(problem.batch_shape)
+    status = np.array([run.status for run in runs]).reshape(problem.batch_shape)
+    return Flow(
+        alpha=alpha,
+        beta=beta,
+        active=active,
+        sliding=sliding,
+        events=tuple(run.events for run in runs) if batch else runs[0].events,
+        loss=problem.loss(beta),
+        global_minimum=_is_global_minimum(problem, beta),
+        status=status if batch else runs[0].status,
+        residual=_residual(problem, alpha, active, sliding),
+        _problem=problem,
+        _runs=tuple(run.phases for run in runs),
+    )
+
+
+def _gather(problem: Problem, pairs: list[NDArray[_Kind]]) -> NDArray[_Kind]:
+    """Stack one (2, n, m) array a problem into shape (2, ..., n, m)."""
+    return np.stack(pairs, axis=1).reshape(2, *problem.batch_shape, problem.n, problem.m)
+
+
+class _Motion(NamedTuple):
+    """A phase in closed form: each rate is its modes @ exp(-decay · time)."""
+
+    decay: Array  # (e,), ascending, > 0
+    residual: Array  # (n, e), zero rows for examples with no active neuron
+    alpha: Array  # (m, n, e)
+    beta: Array  # (m, n, e)
+
+
+@dataclass(frozen=True, eq=False)
+class _Phase:
+    """The state at the start of a stretch of time in which no pair changes state."""
+
+    time: float
+    alpha: Array  # (n, m)
+    beta: Array  # (n, m)
+    residual: Array  # (n,), carried along so that it stays accurate when it is tiny
+    active: Mask  # (n, m)
+    sliding: Mask  # (n, m)
+    left: Mask  # (n, m): pairs that left the kink just now, at rest
+
+    def after(self, motion: _Motion, span: float) -> _Phase:
+        """Return the state `span` later (inf: the limit), with the pattern of this phase."""
+        left = np.exp(-motion.decay * span)
+        run = -np.expm1(-motion.decay * span) / motion.decay
+        moving = self.active.any(axis=1)
+        return _Phase(
+            self.time + span,
+            self.alpha + (motion.alpha @ run).T,
+            self.beta + (motion.beta @ run).T,
+            np.where(moving, motion.residual @ left, self.residual),
+            self.active,
+            self.sliding,
+            self.left,
+        )
+
+
+class _Run(NamedTuple):
+    limit: _Phase
+    phases: tuple[_Phase, ...]
+    events: tuple[Event, ...]
+    status: str
+
+
+def _run(problem: Problem, start: Array) -> _Run:
+    active = start > 0
+    none = np.zeros_like(active)
+    residual = np.maximum(start, 0.0) @ problem.signs - problem.labels
+    phase = _Phase(0.0, problem.dual(start), start, residual, active, none, none)
+    phases: list[_Phase] = [phase]
+    events: list[Event] = []
+    most = _EVENTS * problem.n * problem.m
+    while len(events) <= most:
+        motion = _motion(problem, phase)
+        span, hits = _first_hits(problem, phase, motion)
+        if not hits.any():
+            limit = phase.after(motion, np.inf)
+            return _Run(limit, tuple(phases), tuple(events), "certified")
+        phase, changes = _turn(problem, phase.after(motion, span), hits)
+        phases.append(phase)
+        events += changes
+    warnings.warn(
+        f"gradient flow gave up after {len(events)} events at time {phase.time:.6g}: the result "
+        "is the state at that time, not the limit; compare gradient_descent with a small step",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return _Run(phase, tuple(phases), tuple(events), "max_events")
+
+
+def _motion(problem: Problem, phase: _Phase) -> _Motion:
+    gram, signs, n = problem.gram, problem.signs, problem.n
+    moving = phase.active.any(axis=1)
+    system = np.zeros((n, n))
+    responses = []
+    for k in range(problem.m):
+        on, held = phase.active[:, k], phase.sliding[:, k]
+        # Sliding duals answer the active ones' motion so that their own primal stays at 0.
+        answer = np.linalg.solve(gram[np.ix_(held, held)], gram[np.ix_(held, on)])
+        pull = gram[:, on] - gram[:, held] @ answer
+        pull[held] = 0.0
+        system[np.ix_(on, on)] += pull[on]
+        responses.append((on, held, answer, pull))
+    decay, vectors = np.linalg.eigh(system[np.ix_(moving, moving)])
+    residual = np.zeros((n, len(decay)))
+    residual[moving] = vectors * (phase.residual[moving] @ vectors)
+    alpha, beta = np.zeros((2, problem.m, n, len(decay)))
+    for k, (on, held, answer, pull) in enumerate(responses):
+        drive = -signs[k] * residual[on]
+        alpha[k, on] = drive
+        alpha[k, held] = -answer @ drive
+        beta[k] = pull @ drive
+    return _Motion(decay, residual, alpha, beta)
+
+
+def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float, Mask]:
+    """Time to the first event, and which of the four kinds of bound each pair then meets.
+
+    The mask has shape (3, m, n): the primal meets 0, a sliding rate meets 0, it meets its drive.
+    """
+    active, sliding, at_rest = phase.active.T, phase.sliding.T, phase.left.T
+    away = np.where(active, 1.0, -1.0)[~sliding]  # so that each watched quantity starts positive
+    free, held = np.nonzero(~sliding), np.nonzero(sliding)
+    drive = -problem.signs[held[0], None] * motion.residual[held[1]]
+    fixed = ~phase.active.any(axis=1)
+    resting_drive = np.where(fixed, phase.residual, 0.0)[held[1]] * -problem.signs[held[0]]
+    rate = motion.alpha[held]
+    coefficients = np.concatenate(
+        [-away[:, None] * motion.beta[free] / motion.decay, -rate, rate - drive]
+    )
+    value = np.concatenate(
+        [
+            away * phase.beta.T[free],
+            -rate.sum(axis=1),
+            (rate - drive).sum(axis=1) - resting_drive,
+        ]
+    )
+    nothing = np.zeros(len(held[0]))
+    limit = np.concatenate(
+        [value[: len(away)] - coefficients[: len(away)].sum(axis=1), nothing, -resting_drive]
+    )
+    flat = np.concatenate([at_rest[free], np.zeros(2 * len(held[0]), dtype=bool)])
+    roots = _first_roots(motion.decay, coefficients, value, limit, flat)
+    first = roots.min(initial=np.inf)
+    hit = (roots <= first * (1 + _TIE)) & np.isfinite(roots)
+    hits = np.zeros((3, *active.shape), dtype=bool)
+    hits[0][free] = hit[: len(away)]
+    hits[1][held], hits[2][held] = hit[len(away) :].reshape(2, -1)
+    return float(first), hits
+
+
+def _first_roots(
+    decay: Array, coefficients: Array, value: Array, limit: Array, flat: Mask
+) -> Array:
+    r"""First root in t ≥ 0 of each :math:`\phi(t) = \phi_\infty + \sum_j a_j e^{-\lambda_j t}`.
+
+    Each starts at `value` ≥ 0 (`flat` ones at 0 with slope 0 and positive curvature) and tends to
+    `limit`. Roots later than the first of all are not worked out: inf, as for a sum with none.
+
+    As :math:`\phi'' \ge -N`, :math:`N = \sum_{a_j < 0} |a_j| \lambda_j^2 e^{-\lambda_j t}`, from t
+    on, there is no root before that of the parabola :math:`\phi + \phi' \tau - N \tau^2 / 2`: going
+    there is safe, and near a root it converges as Newton's method does. There is no root from t on
+    if the partial sums of the terms at t, slowest first, have one sign (Laguerre's rule of signs).
+    """
+    size = np.abs(coefficients).sum(axis=1) + np.abs(value)
+    roots = np.full(len(value), np.inf)
+    rows, time = np.arange(len(value)), np.zeros(len(value))
+    first = np.inf
+    while rows.size:
+        gone = np.expm1(-np.multiply.outer(time, decay))
+        terms = coefficients[rows] * (1.0 + gone)
+        now = value[rows] + (coefficients[rows] * gone).sum(axis=1)
+        sums = limit[rows, None] + np.cumsum(terms, axis=1)
+        lowest = np.minimum(sums.min(axis=1, initial=np.inf), limit[rows])
+        now, slope = np.maximum(now, 0.0), -terms @ decay
+        bend = -np.minimum(terms, 0.0) @ decay**2
+        step = _safe_step(now, slope, bend)
+        begin = flat[rows] & (time == 0)
+        if begin.any():
+            curvature = np.maximum(terms[begin] @ decay**2, 0.0)
+            step[begin] = _ratio(3.0 * curvature, np.maximum(terms[begin], 0.0) @ decay**3)
+        found = (now <= _NOISE * size[rows]) & (slope < 0) & ~begin | (time + step <= time)
+        found &= lowest < -_PROVEN * size[rows]
+        roots[rows[found]] = time[found]
+        first = roots.min()
+        keep = ~found & (lowest < -_PROVEN * size[rows]) & (time + step <= first * (1 + _TIE))
+        keep &= np.isfinite(step)
+        rows, time = rows[keep], (time + step)[keep]
+    return roots
+
+
+def _safe_step(value: Array, slope: Array, bend: Array) -> Array:
+    """First positive root of value + slope·τ - bend·τ²/2, value and bend ≥ 0; inf if none."""
+    root = np.sqrt(slope**2 + 2.0 * bend * value)
+    falling = slope < 0
+    top = np.where(falling, 2.0 * value, slope + root)
+    bottom = np.where(falling, root - slope, bend)
+    return _ratio(top, bottom)
+
+
+def _ratio(top: Array, bottom: Array) -> Array:
+    """Quotient, inf where the denominator is 0."""
+    return np.divide(top, bottom, out=np.full_like(top, np.inf), where=bottom > 0)
+
+
+def _turn(problem: Problem, phase: _Phase, hits: Mask) -> tuple[_Phase, list[Event]]:
+    """Return the phase that begins with the given hits, and its events."""
+    active, sliding, beta = phase.active.copy(), phase.sliding.copy(), phase.beta.copy()
+    drive = -np.multiply.outer(phase.residual, problem.signs)
+    arrived, stopped, caught = hits.swapaxes(1, 2)
+    beta[arrived | sliding] = 0.0
+    sliding[stopped | caught] = False
+    active[caught] = True
+    # Driven away from the kink, a pair crosses it; driven towards it, it slides unless the
+    # others' motion carries it through.
+    outward = arrived & (drive > 0)
+    active ^= outward
+    inward = arrived & ~outward
+    active[inward], sliding[inward] = False, True
+    for k in np.flatnonzero(arrived.any(axis=0) & sliding.any(axis=0)):
+        kink = np.flatnonzero(sliding[:, k])
+        on = active[:, k]
+        push = problem.gram[np.ix_(kink, on)] @ drive[on, k]
+        block = problem.gram[np.ix_(kink, kink)]
+        through, back = _kink_rates(block, push, drive[kink, k])
+        active[kink[through], k] = True
+        sliding[kink[through | back], k] = False
+    residual = np.where(active.any(axis=1), phase.residual, -problem.labels)
+    begun = _Phase(phase.time, phase.alpha, beta, residual, active, sliding, stopped | caught)
+    return begun, _changes(phase, begun)
+
+
+def _kink_rates(block: Array, push: Array, drive: Array) -> tuple[Mask, Mask]:
+    r"""Which pairs on the kink leave it, to the active and to the inactive side.
+
+    Their rates v minimise :math:`\tfrac12 v^\top G v + p^\top v` over drive ≤ v ≤ 0 (drive ≤ 0):
+    with w = Gv + p the velocity of their primals, w = 0 between the bounds, w ≥ 0 at the drive
+    (the pair becomes active), w ≤ 0 at 0 (it becomes inactive). Principal pivoting from "all
+    slide"; blocks of pairs while that helps, then the first wrong pair alone, which cannot cycle.
+    """
+    through, back = np.zeros((2, len(push)), dtype=bool)
+    tolerance = 1e-12 * (np.abs(drive).max() + np.abs(push / np.diag(block)).max())
+    speed = tolerance * np.diag(block)
+    fewest, patience = len(push) + 1, 3
+    while True:
+        slide = ~(through | back)
+        rate = np.where(through, drive, 0.0)
+        free = np.ix_(slide, slide)
+        rate[slide] = np.linalg.solve(block[free], -(push + block @ rate)[slide])
+        velocity = push + block @ rate
+        to_active = slide & (rate < drive - tolerance)
+        to_inactive = slide & (rate > tolerance)
+        to_slide = (through & (velocity < -speed)) | (back & (velocity > speed))
+        wrong = np.flatnonzero(to_active | to_inactive | to_slide)
+        if wrong.size == 0:
+            return through, back
+        patience = 3 if wrong.size < fewest else patience - 1
+        fewest = min(fewest, wrong.size)
+        change = wrong if patience > 0 else wrong[:1]
+        through[change], back[change] = to_active[change], to_inactive[change]
+
+
+def _changes(before: _Phase, after: _Phase) -> list[Event]:
+    changed = (before.active != after.active) | (before.sliding != after.sliding)
+    events = []
+    for i, k in np.argwhere(changed):
+        if after.sliding[i, k]:
+            kind = "slides"
+        elif not after.active[i, k]:
+            kind = "drops"
+        else:
+            kind = "wakes" if before.sliding[i, k] else "rises"
+        events.append(Event(after.time, int(i), int(k), kind))
+    return events
+
+
+def _each(problem: Problem) -> Iterator[Problem]:
+    if not problem.batch_shape:
+        yield problem
+        return
+    for index in np.ndindex(problem.batch_shape):
+        yield problem[index]
+
+
+def _checked_start(problem: Problem, start: ArrayLike) -> Array:
+    beta = problem.neuron_array("start", start)
+    if beta.shape[:-2] != problem.batch_shape:
+        raise ValueError(
+            f"start must have the problem's leading axes {problem.batch_shape}, got "
+            f"{beta.shape[:-2]} in shape {beta.shape}"
+        )
+    if (beta == 0).any():
+        where = tuple(int(i) for i in np.argwhere(beta == 0)[0])
+        raise ValueError(
+            "start must not be exactly 0, where the flow is not determined, got 0 at index "
+            f"{where} (example, neuron last); start on one side of the kink"
+        )
+    if not (beta > 0).any(axis=(-2, -1)).all():
+        raise ValueError(
+            "start has no active example (no entry > 0), so nothing would ever move; make at "
+            "least one entry positive, e.g. all_active(problem, 1e-3)"
+        )
+    return beta
+
+
+def _is_global_minimum(problem: Problem, beta: Array) -> Mask:
+    output = problem.predictions(beta)
+    matched = (problem.labels[..., None] * problem.signs > 0).any(axis=-1)
+    error = np.abs(output - np.where(matched, problem.labels, 0.0))
+    return np.asarray((error <= 1e-9 * np.abs(problem.labels).max(axis=-1, keepdims=True)).all(-1))
+
+
+def _residual(problem: Problem, alpha: Array, active: Mask, sliding: Mask) -> Array:
+    beta = problem.primal(alpha)
+    error = np.maximum(beta, 0.0) @ problem.signs - problem.labels
+    worst = [
+        np.abs(np.where(active.any(axis=-1), error, 0.0)),
+        np.abs(np.where(sliding, beta, 0.0)).max(axis=-1),
+        np.where(active | sliding, 0.0, np.maximum(beta, 0.0)).max(axis=-1),
+    ]
+    return np.asarray(np.max(worst, axis=(0, -1)) / np.abs(problem.labels).max(axis=-1))
