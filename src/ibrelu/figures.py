@@ -1,0 +1,518 @@
+r"""The book's few figure forms: activation raster, primal–dual portrait, scaling, trajectories.
+
+Every function takes results and returns a matplotlib `Figure`. One colour an object in the whole
+book, and each object also has its own marker or line style; labels stand beside what they name.
+Text stays readable when a figure is scaled to the width of a phone: figures are 5 inches wide and
+set in 11 points.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from numpy.typing import ArrayLike
+
+from ibrelu._checks import Array, Mask, finite_array
+from ibrelu.problem import Problem
+
+if TYPE_CHECKING:
+    from ibrelu.descent import Descent, History
+    from ibrelu.flow import Flow
+    from ibrelu.min_norm import MinNorm
+
+WIDTH, HEIGHT = 5.0, 3.6  # inches
+
+# Told apart in all common kinds of colour blindness; each at least 4.5:1 against white.
+COLORS = {
+    "descent": "#6a3d9a",
+    "flow": "#00805c",
+    "min_norm": "#1a1a1a",
+    "positive": "#0067a5",
+    "negative": "#c04e00",
+    "reference": "#6b6b6b",
+}
+_OTHERS = ("#0067a5", "#c04e00", "#00805c", "#6a3d9a", "#a3195b", "#6b6b6b")
+_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+_MARKERS = ("o", "s", "D", "^", "v", "P")
+
+_STYLE: Any = {
+    "figure.dpi": 160,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "savefig.dpi": "figure",
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "mathtext.fontset": "dejavusans",
+    "axes.titlesize": 12,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 11,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#8a8a8a",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=_OTHERS),
+    "axes.axisbelow": True,
+    "text.color": "#222222",
+    "xtick.color": "#8a8a8a",
+    "ytick.color": "#8a8a8a",
+    "xtick.labelcolor": "#333333",
+    "ytick.labelcolor": "#333333",
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 6,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ibrelu",
+}
+
+
+class BookFigure(Figure):
+    """A figure that a notebook shows as a sharp PNG of one size, in the book's style."""
+
+    def _repr_mimebundle_(self, **_options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        buffer = io.BytesIO()
+        with style():
+            self.savefig(buffer, format="png", metadata={"Software": None})
+        width, height = (round(100 * inches) for inches in self.get_size_inches())
+        data = {
+            "image/png": base64.b64encode(buffer.getvalue()).decode(),
+            "text/plain": f"<Figure with {len(self.axes)} axes>",
+        }
+        return data, {"image/png": {"width": width, "height": height}}
+
+
+def style() -> Any:
+    """Context in which matplotlib draws as the book does: ``with style(): ...``."""
+    return matplotlib.rc_context(_STYLE)
+
+
+def canvas(
+    width: float = WIDTH,
+    height: float = HEIGHT,
+    *,
+    margins: tuple[float, float, float, float] | None = None,
+    **layout: Any,
+) -> tuple[BookFigure, Any]:
+    """Return an empty figure in the book's style, and its axes.
+
+    Parameters
+    ----------
+    width, height : float
+        Inches. Wider than 5 and the text becomes too small on a phone.
+    margins : (left, bottom, right, top), optional
+        Inches around the axes. Give them where frames follow one another: the axes then stay where
+        they are (and a frame is drawn in half the time). By default the text decides.
+    **layout
+        As for `matplotlib.figure.Figure.subplots`: nrows, ncols, sharex, …
+
+    Examples
+    --------
+    >>> figure, axes = canvas()
+    >>> _ = axes.plot([1, 2], [3, 4])
+    """
+    with style():
+        if margins is None:
+            figure = BookFigure(figsize=(width, height), layout="constrained")
+        else:
+            figure = BookFigure(figsize=(width, height), layout="none")
+            left, bottom, right, top = margins
+            figure.subplots_adjust(
+                left / width, bottom / height, 1 - right / width, 1 - top / height
+            )
+        return figure, figure.subplots(**layout)
+
+
+def primal_dual_portrait(
+    problem: Problem,
+    descent: Descent,
+    min_norm: MinNorm,
+    flow: Flow | None = None,
+    *,
+    neuron: int = 0,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    r"""Each example a path in the plane of its dual and primal variable.
+
+    Across: :math:`\|\lambda\|_1 \alpha_i`, with :math:`\|\lambda\|_1` estimated by `problem.scale`;
+    up: :math:`\beta_i`. Examples whose label has the neuron's sign climb to it. For all others the
+    minimum-norm solution lies *on the corner* :math:`\{\alpha = 0, \beta \le 0\} \cup
+    \{\alpha \le 0, \beta = 0\}`: complementary slackness, drawn. Descent overshoots behind the
+    corner, and the overshoot is its gap.
+
+    Parameters
+    ----------
+    problem : Problem
+        One problem, not a batch.
+    descent : Descent
+        With its history, the paths are drawn; without, the end points alone.
+    min_norm : MinNorm
+    flow : Flow, optional
+    neuron : int
+    limits : (float, float), optional
+        Of both axes; give them to keep the frame still while other things change.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    References
+    ----------
+    :cite:`LWTM26`, Theorem 2.
+    """
+    scale = _one(problem)
+    positive, sides = problem.positive, {}
+    results = {"descent": descent, "min_norm": min_norm} | ({"flow": flow} if flow else {})
+    for name, result in results.items():
+        sides[name] = scale * result.alpha[:, neuron], result.beta[:, neuron]
+    low, high = limits or _reach(list(sides.values()))
+    figure, axes = canvas(height=4.7, margins=(0.62, 0.55, 0.1, 0.1))
+    with style():
+        _corner(axes, low, high)
+        _paths(axes, scale, descent, positive, neuron)
+        if flow:
+            _flow_paths(axes, scale, flow, sides["flow"], neuron)
+        for own, marker, sign in ((positive, "o", "positive"), (~positive, "s", "negative")):
+            x, y = (side[own] for side in sides["descent"])
+            axes.plot(x, y, marker, ms=8, mfc="white", mec=COLORS[sign], mew=1.6, zorder=5)
+            axes.lines[-1].set_label(sign)
+        axes.plot(*sides["min_norm"], "x", ms=6, mew=1.6, color=COLORS["min_norm"], zorder=7)
+        axes.lines[-1].set_label("min_norm")
+        _key(axes, flow is not None)
+        axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+        axes.set_xlabel(r"dual  $\|\lambda\|_1\,\alpha_i$")
+        axes.set_ylabel(r"primal  $\beta_i$")
+    return figure
+
+
+def _one(problem: Problem) -> float:
+    if problem.batch_shape:
+        raise ValueError(
+            f"a portrait shows one problem, got a batch of shape {problem.batch_shape}; index it, "
+            "and run the methods on problem[0]"
+        )
+    return float(problem.scale)
+
+
+def _reach(sides: Sequence[tuple[Array, Array]]) -> tuple[float, float]:
+    everything = np.concatenate([axis for side in sides for axis in side])
+    low, high = float(everything.min()), float(everything.max())
+    low = min(low, -0.4 * high)
+    margin = 0.08 * (high - low)
+    return low - margin, high + margin
+
+
+def _corner(axes: Axes, low: float, high: float) -> None:
+    """Draw the corner, the quadrant behind it, and the two other half axes."""
+    axes.fill_between([low, 0], low, 0, color="#f6f1ea", lw=0)
+    for x, y in (([0, high], [0, 0]), ([0, 0], [0, high])):
+        axes.plot(x, y, color="#dddddd", lw=0.8, zorder=1)
+    gray = COLORS["reference"]
+    axes.plot([low, 0, 0], [0, 0, low], color=gray, lw=3, solid_joinstyle="miter", zorder=2)
+    axes.lines[-1].set_label("corner")
+    middle = low / 2
+    axes.annotate("overshoot", (middle, low), (0, 6), textcoords="offset points", ha="center")
+    axes.texts[-1].set(color="#7a6a55", fontsize=10)
+
+
+def _paths(axes: Axes, scale: float, descent: Descent, positive: Mask, k: int) -> None:
+    if descent.history is None:
+        return
+    alpha = np.vstack([descent.history.alpha[..., k], descent.alpha[None, :, k]]) * scale
+    beta = np.vstack([descent.history.beta[..., k], descent.beta[None, :, k]])
+    for own, sign in ((positive, "positive"), (~positive, "negative")):
+        x, y, color = alpha[:, own], beta[:, own], COLORS[sign]
+        axes.plot(x, y, color=color, lw=1.1, zorder=3, label=f"{sign} path")
+        _dots(axes, x.ravel(), y.ravel(), color)
+
+
+def _dots(axes: Axes, x: Array, y: Array, color: str) -> None:
+    """Mark the steps, as one path: a round-ended stroke of next to no length is a dot."""
+    corners = np.repeat(np.stack([x, y], axis=-1), 2, axis=0)
+    corners[1::2, 0] += 2e-3 * np.abs(x).max()
+    codes = np.tile([Path.MOVETO, Path.LINETO], len(x))
+    look = {"lw": 2.8, "capstyle": "round", "zorder": 3, "snap": False}
+    dots = PathPatch(Path(corners, codes), ec=color, fc="none", **look)
+    axes.add_patch(dots)
+
+
+def _flow_paths(axes: Axes, scale: float, flow: Flow, end: tuple[Array, Array], k: int) -> None:
+    times = np.append(0.0, np.geomspace(1e-3, 30.0, 120)) / scale
+    alpha, beta = flow.at(times)
+    color = COLORS["flow"]
+    axes.plot(scale * alpha[..., k], beta[..., k], "--", color=color, lw=1, zorder=4)
+    axes.plot(*end, "D", ms=4.5, mfc="none", mec=color, mew=1.3, zorder=6, label="flow")
+
+
+def _key(axes: Axes, with_flow: bool) -> None:
+    """Name the marks in the quadrant α < 0 < β, where nothing lives."""
+    rows = [
+        ("o", "positive", "descent, $y_i > 0$"),
+        ("s", "negative", "descent, $y_i < 0$"),
+        ("D", "flow", "gradient flow"),
+        ("x", "min_norm", "minimum norm"),
+    ]
+    place = axes.transAxes
+    for row, (marker, name, words) in enumerate(r for r in rows if with_flow or r[0] != "D"):
+        y, size = 0.955 - 0.065 * row, {"D": 4.5, "x": 6}.get(marker, 7.5)
+        axes.plot(
+            [0.035], [y], marker, mfc="white", mec=COLORS[name], ms=size, mew=1.5, transform=place
+        )
+        axes.text(0.07, y, words, color=COLORS[name], va="center_baseline", transform=place)
+
+
+def activation_raster(
+    history: History, labels: ArrayLike, *, neurons: Sequence[str] | None = None
+) -> Figure:
+    """Examples × steps, lit while the example is active; examples sorted by label.
+
+    Parameters
+    ----------
+    history : History
+        Of one run; `beta` has shape (T, n, m).
+    labels : array, shape (n,)
+    neurons : sequence of str, optional
+        A title for each neuron's panel.
+
+    Returns
+    -------
+    matplotlib Figure
+        One panel a neuron; in each, lit runs of the positive and of the negative examples.
+
+    References
+    ----------
+    :cite:`LWTM26`, Theorem 1: after one step exactly the positive examples are lit, for ever.
+    """
+    labels = finite_array("labels", labels)
+    if history.beta.ndim != 3 or history.beta.shape[1] != len(labels):
+        raise ValueError(
+            f"history must be of one run on {len(labels)} examples, beta (T, n, m); got shape "
+            f"{history.beta.shape}"
+        )
+    order = np.argsort(-labels, kind="stable")
+    edges = np.append(history.step, history.step[-1] + _last_width(history.step))
+    m = history.beta.shape[2]
+    figure, panels = canvas(ncols=m, sharey=True, squeeze=False)
+    with style():
+        for k, axes in enumerate(panels[0]):
+            _raster_panel(axes, history.beta[:, order, k] > 0, labels[order], edges)
+            if neurons is not None:
+                axes.set_title(neurons[k])
+        panels[0, 0].set_ylabel("examples, sorted by label")
+    return figure
+
+
+def _last_width(steps: Array) -> float:
+    return float(steps[-1] - steps[-2]) if len(steps) > 1 else 1.0
+
+
+def _raster_panel(axes: Axes, lit: Mask, labels: Array, edges: Array) -> None:
+    n = len(labels)
+    first_negative = int((labels > 0).sum())
+    axes.fill_between([edges[0], edges[-1]], 0, n, color="#efefef", lw=0)
+    for sign, rows in (("positive", range(first_negative)), ("negative", range(first_negative, n))):
+        boxes = [box for row in rows for box in _runs(lit[:, row], edges, row)]
+        path = Path.make_compound_path(*boxes) if boxes else Path(np.empty((0, 2)))
+        axes.add_patch(PathPatch(path, facecolor=COLORS[sign], lw=0, label=sign))
+    axes.axhline(first_negative, color="white", lw=2.5)
+    for sign, words, middle in (
+        ("positive", "$y_i > 0$", first_negative / 2),
+        ("negative", "$y_i < 0$", (first_negative + n) / 2),
+    ):
+        axes.annotate(
+            words,
+            (1, middle),
+            (4, 0),
+            color=COLORS[sign],
+            va="center",
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+        )
+    if edges[-1] > 200:
+        axes.set_xscale("symlog", linthresh=1)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(n, 0), yticks=[], xlabel="step")
+    axes.spines[["left", "bottom"]].set_visible(False)
+
+
+def _runs(lit: Mask, edges: Array, row: int) -> list[Path]:
+    """Return a rectangle for each stretch of steps in which an example stays active."""
+    change = np.flatnonzero(np.diff(np.concatenate([[0], lit.astype(int), [0]])))
+    return [
+        Path(
+            [
+                (edges[a], row + 0.08),
+                (edges[b], row + 0.08),
+                (edges[b], row + 0.92),
+                (edges[a], row + 0.92),
+                (edges[a], row + 0.08),
+            ],
+            closed=True,
+        )
+        for a, b in change.reshape(-1, 2)
+    ]
+
+
+def scaling(
+    x: ArrayLike,
+    values: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    rate: float | None = None,
+    predicted: ArrayLike | None = None,
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
+    r"""Log–log plot: median over seeds, band from the least to the greatest, and a known slope.
+
+    Parameters
+    ----------
+    x : array, shape (T,)
+    values : array, shape (T,) or (T, seeds), or a mapping from a label to such arrays
+    rate : float, optional
+        Slope of the grey dashed line, written on it.
+    predicted : array, shape (T,), optional
+        The grey dashed line itself, where theory gives the constant too; without it the line
+        ends a little above the first curve.
+    xlabel, ylabel : str
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    x = finite_array("x", x)
+    curves = values if isinstance(values, Mapping) else {"measured": values}
+    medians: dict[str, Array] = {}
+    figure, axes = canvas()
+    with style():
+        for number, (label, curve) in enumerate(curves.items()):
+            seeds = _seeds(label, curve, len(x))
+            look = _look(label, number)
+            medians[label] = np.median(seeds, axis=1)
+            axes.plot(x, medians[label], label=label, marker=look.pop("marker"), **look)
+            if seeds.shape[1] > 1:
+                axes.fill_between(
+                    x, seeds.min(axis=1), seeds.max(axis=1), alpha=0.18, lw=0, color=look["color"]
+                )
+        _reference(axes, x, next(iter(medians.values())), rate, predicted)
+        axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
+        if len(curves) > 1:
+            _end_labels(axes, {label: (x[-1], median[-1]) for label, median in medians.items()})
+        axes.grid(visible=True)
+    return figure
+
+
+def _seeds(label: str, curve: ArrayLike, count: int) -> Array:
+    array = finite_array(label, curve)
+    if array.ndim not in (1, 2) or len(array) != count:
+        raise ValueError(
+            f"values of {label!r} must have shape ({count},) or ({count}, seeds) to match x, got "
+            f"{array.shape}"
+        )
+    return array.reshape(count, -1)
+
+
+def _look(label: str, number: int) -> dict[str, Any]:
+    """Colour, line and marker of a curve: the book's where the label is one of its objects."""
+    color = COLORS.get(label.replace(" ", "_"), _OTHERS[number % len(_OTHERS)])
+    return {
+        "color": color,
+        "linestyle": _LINES[number % len(_LINES)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+    }
+
+
+def _reference(
+    axes: Axes, x: Array, median: Array, rate: float | None, predicted: ArrayLike | None
+) -> None:
+    if rate is None and predicted is None:
+        return
+    if predicted is not None:
+        y, words = finite_array("predicted", predicted), "predicted"
+    else:
+        assert rate is not None
+        y, words = 1.35 * median[0] * (x / x[0]) ** rate, ""
+    if rate is not None:
+        words = f"{words}, slope {_fraction(rate)}".lstrip(", ")
+    gray = COLORS["reference"]
+    axes.plot(x, y, "--", color=gray, lw=1.3, label="reference", zorder=1.5)
+    middle = (len(x) - 1) // 2
+    axes.annotate(words, (x[middle], y[middle]), (6, 6), textcoords="offset points", color=gray)
+
+
+def _fraction(rate: float) -> str:
+    named = {0.5: "½", 0.25: "¼", 1 / 3: "⅓", 2 / 3: "⅔", 1.5: "3/2"}
+    size = named.get(abs(rate), f"{abs(rate):.4g}")
+    return ("−" if rate < 0 else "") + size
+
+
+def trajectories(
+    x: ArrayLike,
+    series: Mapping[str, ArrayLike],
+    *,
+    xlabel: str,
+    ylabel: str,
+    xscale: str = "linear",
+    yscale: str = "linear",
+) -> Figure:
+    """Quantities along a run, each named at its end.
+
+    Parameters
+    ----------
+    x : array, shape (T,)
+        Steps or times.
+    series : mapping from a label to an array, shape (T,) or (T, k)
+        k lines of one label are drawn thin, in one colour.
+    xlabel, ylabel : str
+    xscale, yscale : "linear", "log" or "symlog"
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    x = finite_array("x", x)
+    figure, axes = canvas()
+    ends = {}
+    with style():
+        for number, (label, curve) in enumerate(series.items()):
+            lines = _seeds(label, curve, len(x))
+            look = _look(label, number) | {"marker": ""}
+            axes.plot(x, lines, lw=1.8 if lines.shape[1] == 1 else 0.9, label=label, **look)
+            ends[label] = (x[-1], float(np.median(lines[-1])))
+        axes.set(xscale=xscale, yscale=yscale, xlabel=xlabel, ylabel=ylabel)
+        _end_labels(axes, ends)
+        axes.grid(visible=True)
+    return figure
+
+
+def _end_labels(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
+    """Write each label to the right of its line's end, apart from one another."""
+    axes.margins(x=0.02)
+    spacing = 0.075  # of the axes' height: a line of text
+    inverse = axes.transAxes.inverted()
+    heights = {
+        name: inverse.transform(axes.transData.transform(end))[1] for name, end in ends.items()
+    }
+    last = -1.0
+    for number, (name, height) in enumerate(sorted(heights.items(), key=lambda item: item[1])):
+        last = max(height, last + spacing) if number else height
+        color = _look(name, list(ends).index(name))["color"]
+        axes.annotate(
+            name,
+            (1, last),
+            (6, 0),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            color=color,
+            va="center",
+        )
