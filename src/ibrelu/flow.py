@@ -182,7 +182,7 @@ def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
     >>> flow.beta[:, 0].round(12).tolist(), flow.status
     ([1.0, 0.0], 'certified')
     >>> [(event.example, event.kind) for event in flow.events]
-    [(1, 'slides')]
+    [(1, 'drops')]
     """
     if problem.m > 2:
         raise ValueError(
@@ -436,8 +436,10 @@ def _kink_rates(block: Array, push: Array, drive: Array) -> tuple[Mask, Mask]:
 
     Their rates v minimise :math:`\tfrac12 v^\top G v + p^\top v` over drive ≤ v ≤ 0 (drive ≤ 0):
     with w = Gv + p the velocity of their primals, w = 0 between the bounds, w ≥ 0 at the drive
-    (the pair becomes active), w ≤ 0 at 0 (it becomes inactive). Principal pivoting from "all
-    slide"; blocks of pairs while that helps, then the first wrong pair alone, which cannot cycle.
+    (the pair becomes active), w ≤ 0 at 0 (it becomes inactive). A pair at rest, v = w = 0, becomes
+    inactive: descent comes to rest just below the kink, and stays there if its drive turns round.
+    Principal pivoting from "all slide"; blocks of pairs while that helps, then the first wrong pair
+    alone, which cannot cycle.
     """
     through, back = np.zeros((2, len(push)), dtype=bool)
     tolerance = 1e-12 * (np.abs(drive).max() + np.abs(push / np.diag(block)).max())
@@ -450,7 +452,7 @@ def _kink_rates(block: Array, push: Array, drive: Array) -> tuple[Mask, Mask]:
         rate[slide] = np.linalg.solve(block[free], -(push + block @ rate)[slide])
         velocity = push + block @ rate
         to_active = slide & (rate < drive - tolerance)
-        to_inactive = slide & (rate > tolerance)
+        to_inactive = slide & (rate > -tolerance)
         to_slide = (through & (velocity < -speed)) | (back & (velocity > speed))
         wrong = np.flatnonzero(to_active | to_inactive | to_slide)
         if wrong.size == 0:
