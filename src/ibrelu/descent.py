@@ -1,0 +1,584 @@
+r"""Gradient descent in primal–dual form, run to its limit and proven to have reached it.
+
+One step of size :math:`\eta` on the weights is, in the span of the examples,
+
+.. math:: \alpha_k \leftarrow \alpha_k - \eta s_k D_k r, \qquad \beta_k = G \alpha_k,
+
+with :math:`r` the residual and :math:`D_k` the 0/1 diagonal of the examples active for neuron k.
+While the pattern of active examples stands still, so do the :math:`D_k`, and the residual of the
+examples that some neuron is active on obeys one linear recursion whatever the number of neurons:
+
+.. math:: r(t + 1) = (I - \eta M)\, r(t), \qquad M = \sum_k D_k G D_k,
+
+with M symmetric and positive definite there. With :math:`R(s) = M^{-1}(r(0) - r(s))` the dual
+and primal variables after s steps are :math:`\alpha_k - s_k D_k R(s)` and
+:math:`\beta_k - s_k G D_k R(s)`. Two consequences make a run short and its end certain:
+
+* *Leaps.* In the eigenbasis of M every β is a sum of powers :math:`q_j^s`, :math:`q = 1 - \eta
+  \Lambda`, so a block of future steps is one matrix product. Each of them is looked at: no step is
+  skipped, so no brief change of pattern is missed.
+* *Certificates.* If for every pair (i, k) the limit :math:`\beta_{k,i}(\infty)` lies further from
+  zero, on the side it is on now, than β can ever be from its limit, the pattern is final and the
+  limit is one linear solve. Two bounds are used on that distance: :math:`\sum_j |W_{ik,j}|\,
+  |q_j|^s`, with W the coefficients in the eigenbasis; and, cheaper, :math:`\sqrt{G_{ii}\, r^\top
+  M^{-1} r}` whenever :math:`\eta \lambda_{\max}(M) < 2` (Cauchy–Schwarz in the metric
+  :math:`M^{-1}`, in which the residual cannot grow, and :math:`g_i^\top D_k M^{-1} D_k g_i \le
+  G_{ii}`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ibrelu._checks import Array, Mask, finite_array, whole_number
+from ibrelu.problem import Problem
+
+Counts: TypeAlias = NDArray[np.int64]
+
+_BLOCK = 8  # plain steps between two looks at a run
+_LEAP = 16  # steps of a first leap; each next one is twice as long
+_LONGEST_LEAP = 512
+_GROWTH = 1e12  # a loss this many times the first one is never coming back
+_BYTES = 2**28  # working memory of the part of a batch that runs at a time
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Exact states of a run at some of its steps.
+
+    Attributes
+    ----------
+    step : integer array, shape (T,)
+        0 is the start.
+    alpha, beta : array, shape (T, ..., n, m)
+        Dual and primal variables.
+    loss : array, shape (T, ...)
+    """
+
+    step: Counts
+    alpha: Array
+    beta: Array
+    loss: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    r"""Where gradient descent went, and whether that is proven.
+
+    Attributes
+    ----------
+    alpha, beta : array, shape (..., n, m)
+        Dual and primal variables: of the limit itself if `status` is "certified", else of the
+        last step.
+    active : bool array, shape (..., n, m)
+        Where beta > 0.
+    loss : array, shape (...)
+        :math:`\tfrac12 \|r\|^2` there.
+    steps : int, or integer array of shape (...)
+        Steps taken until the certificate (or the end).
+    settled : int, or integer array of shape (...)
+        Last step that changed the pattern; 0 if none did.
+    status : str, or array of str of shape (...)
+        "certified": the pattern is proven final and the limit solved exactly. "max_steps": the
+        steps ran out. "diverged": the step is too large; the residual grew without bound, or until
+        no neuron was active any more.
+    global_minimum : bool, or array of bool of shape (...)
+        Whether the certified limit is a global minimum of the loss.
+    history : History or None
+    """
+
+    alpha: Array
+    beta: Array
+    active: Mask
+    loss: Array
+    steps: Any
+    settled: Any
+    status: Any
+    global_minimum: Any
+    history: History | None
+
+
+def gradient_descent(
+    problem: Problem,
+    start: ArrayLike,
+    step: ArrayLike,
+    *,
+    max_steps: int = 100_000,
+    record: bool | Sequence[int] | Counts | None = None,
+) -> Descent:
+    r"""Run full-batch gradient descent with a constant step to its certified limit.
+
+    Equal, step for step, to descent on the weights :math:`w_k \leftarrow w_k - \eta\, s_k \sum_i
+    r_i\, 1[w_k \cdot x_i > 0]\, x_i`.
+
+    Parameters
+    ----------
+    problem : Problem
+        One problem or a batch.
+    start : array, shape (..., n, m)
+        Primal variables :math:`\beta_0`; at least one example of each problem must be active.
+    step : float or array, shape (...)
+        The step :math:`\eta > 0`; `Problem.step` gives :math:`c / \|\lambda\|_1`.
+    max_steps : int
+        Steps after which an uncertified run ends.
+    record : True or increasing sequence of steps, optional
+        Which states to keep as `history`: every one until the end, or those of the given steps.
+        Steps beyond the certificate are exact too; a run that ended without one keeps its last
+        state from there on.
+
+    Returns
+    -------
+    Descent
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If shapes do not match, a number is NaN, infinite or not positive, or no example is active
+        at the start.
+
+    Warns
+    -----
+    UserWarning
+        If a run diverged (names the largest step that is safe whatever the pattern) or ran out of
+        steps.
+
+    References
+    ----------
+    :cite:`LWTM26`, the primal–dual recursion of Section 3. The certificates are ours.
+
+    Examples
+    --------
+    One neuron fits the positive example; the negative one is pushed below zero and frozen there.
+
+    >>> problem = Problem(np.diag([4.0, 4.0]), [1.0, -1.0])
+    >>> run = gradient_descent(problem, [[0.1], [0.1]], problem.step(0.5))
+    >>> print(run.status, run.settled, run.beta.ravel())
+    certified 1 [ 1.   -0.45]
+    """
+    beta0 = _checked_start(problem, start)
+    eta = _checked_step(problem, step)
+    limit = whole_number("max_steps", max_steps)
+    wanted = _checked_record(record)
+    n, m, batch = problem.n, problem.m, problem.batch_shape
+
+    flat = (
+        problem.gram.reshape(-1, n, n),
+        problem.labels.reshape(-1, n),
+        eta.reshape(-1),
+        beta0.reshape(-1, n, m),
+    )
+    rows = max(1, _BYTES // (8 * n * ((4 + m) * n + 2 * m * _LONGEST_LEAP)))
+    parts = [
+        _run(problem.signs, limit, *(array[first : first + rows] for array in flat))
+        for first in range(0, max(1, len(flat[0])), rows)
+    ]
+    end = _Runs(*(np.concatenate(arrays) for arrays in zip(*map(_arrays, parts), strict=True)))
+
+    alpha0 = problem.dual(beta0)
+    alpha = alpha0 + end.moved.reshape(beta0.shape)
+    beta = end.beta.reshape(beta0.shape)
+    active = beta > 0
+    status = _status(problem, end.status.reshape(batch), end.risen.reshape(batch), active, eta)
+    _warn(problem, status, limit)
+    fitted = active.any(axis=-1) | ~_fittable(problem)
+    history = None
+    if wanted is not False:
+        history = _history(problem, flat, end, alpha0, wanted)
+    return Descent(
+        alpha=alpha,
+        beta=beta,
+        active=active,
+        loss=problem.loss(beta)[()],
+        steps=end.count.reshape(batch)[()],
+        settled=end.settled.reshape(batch)[()],
+        status=status[()],
+        global_minimum=((status == "certified") & fitted.all(axis=-1))[()],
+        history=history,
+    )
+
+
+@dataclass
+class _Runs:
+    """Runs of a batch, one a row of every array; `moved` is α minus its start."""
+
+    index: Counts
+    gram: Array
+    labels: Array
+    step: Array
+    start: Array
+    moved: Array
+    beta: Array
+    count: Counts
+    settled: Counts
+    first_loss: Array
+    risen: Mask
+    status: NDArray[np.str_]
+
+    def take(self, rows: Any) -> _Runs:
+        """Return the runs of some rows."""
+        return _Runs(*(array[rows] for array in _arrays(self)))
+
+    def put(self, rows: Any, other: _Runs) -> None:
+        """Overwrite what a run changes, in some rows."""
+        for name in ("moved", "beta", "count", "settled", "risen", "status"):
+            getattr(self, name)[rows] = getattr(other, name)
+
+
+def _arrays(runs: _Runs) -> list[NDArray[Any]]:
+    return [getattr(runs, field.name) for field in fields(runs)]
+
+
+def _run(
+    signs: Array, max_steps: int, gram: Array, labels: Array, step: Array, start: Array
+) -> _Runs:
+    """Run every problem of a batch to its end."""
+    size, n = labels.shape
+    first_loss = np.square(np.maximum(start, 0.0) @ signs - labels).sum(axis=-1)
+    end = _Runs(
+        index=np.arange(size),
+        gram=gram,
+        labels=labels,
+        step=step,
+        start=start,
+        moved=np.zeros_like(start),
+        beta=start.copy(),
+        count=np.zeros(size, dtype=np.int64),
+        settled=np.zeros(size, dtype=np.int64),
+        first_loss=first_loss,
+        risen=np.zeros(size, dtype=bool),
+        status=np.full(size, "running", dtype="U9"),
+    )
+    # A residual that falls by a factor e^-5 in n steps is soon small enough for the cheap
+    # certificate; otherwise an eigendecomposition, worth about n steps, pays.
+    swift = step * np.diagonal(gram, axis1=1, axis2=2).mean(axis=1) * n > 5.0
+    modes = _Modes(size, n, len(signs))
+    runs = end.take(slice(None))
+    while len(runs.index):
+        _plain_block(runs, signs, max_steps)
+        quiet = runs.count - runs.settled
+        going = runs.status == "running"
+        fast = swift[runs.index]
+        _on(runs, going & fast & (quiet >= _BLOCK), _certify, signs)
+        going = runs.status == "running"
+        ready = quiet >= np.where(fast, n, _BLOCK // 2)
+        _on(runs, going & ready, _leap, signs, modes, max_steps)
+        going = runs.status == "running"
+        runs.status[going & (runs.count >= max_steps)] = "max_steps"
+        going = runs.status == "running"
+        if not going.all():
+            end.put(runs.index[~going], runs.take(~going))
+            runs = runs.take(going)
+    return end
+
+
+def _on(runs: _Runs, chosen: Mask, work: Any, *rest: Any) -> None:
+    """Do some work on the chosen runs, in place."""
+    if chosen.all():
+        work(runs, *rest)
+    elif chosen.any():
+        part = runs.take(chosen)
+        work(part, *rest)
+        runs.put(chosen, part)
+
+
+def _one_step(
+    gram: Array, labels: Array, signs: Array, scaled: Array, start: Array, moved: Array, beta: Array
+) -> tuple[Mask, Array, Array, Array]:
+    """Pattern and residual of a state, and the state after one step; `scaled` is η s."""
+    active = beta > 0
+    residual = np.maximum(beta, 0.0) @ signs - labels
+    moved = moved - active * residual[..., None] * scaled
+    return active, residual, moved, start + gram @ moved
+
+
+def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
+    """Take a block of plain steps; a run whose loss explodes in it keeps the state before it."""
+    taken = np.minimum(max_steps - runs.count, _BLOCK)
+    ahead = np.arange(_BLOCK)[:, None] < taken
+    scaled = (ahead * runs.step)[..., None, None] * signs
+    moved, beta = runs.moved, runs.beta
+    patterns, residuals = [], []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for j in range(_BLOCK):
+            active, residual, moved, beta = _one_step(
+                runs.gram, runs.labels, signs, scaled[j], runs.start, moved, beta
+            )
+            patterns.append(active)
+            residuals.append(residual)
+        peak = np.square(residuals).sum(axis=-1).max(axis=0)
+    patterns.append(beta > 0)
+    stack = np.array(patterns)
+    changed = (stack[1:] != stack[:-1]).any(axis=(2, 3))
+    last = (changed * np.arange(1, _BLOCK + 1)[:, None]).max(axis=0)
+
+    sane = (peak <= _GROWTH * runs.first_loss) & np.isfinite(beta).all(axis=(1, 2))
+    if not sane.all():
+        runs.status[~sane] = "diverged"
+        moved[~sane], beta[~sane] = runs.moved[~sane], runs.beta[~sane]
+        taken, last = taken * sane, last * sane
+    runs.moved, runs.beta = moved, beta
+    runs.settled = np.where(last > 0, runs.count + last, runs.settled)
+    runs.count = runs.count + taken
+    runs.risen |= peak > runs.first_loss
+
+
+def _coupled(gram: Array, active: Array) -> Array:
+    """M = Σ_k D_k G D_k: the matrix of the residual's recursion."""
+    return np.asarray(gram * (active @ active.swapaxes(-1, -2)))
+
+
+def _used_residual(runs: _Runs, signs: Array, used: Mask) -> Array:
+    return np.where(used, np.maximum(runs.beta, 0.0) @ signs - runs.labels, 0.0)
+
+
+def _certify(runs: _Runs, signs: Array) -> None:
+    """Put runs at their limit where the bound √(G_ii rᵀM⁻¹r) proves the pattern final."""
+    active = runs.beta > 0
+    used = np.asarray(active.any(axis=-1))
+    rows = np.flatnonzero(used.any(axis=0))
+    pattern = active[:, rows].astype(float)
+    coupled = _coupled(runs.gram[:, rows[:, None], rows], pattern)
+    contracts = _contracts(coupled, runs.step)
+    diagonal = np.arange(len(rows))
+    coupled[:, diagonal, diagonal] += ~used[:, rows]
+    residual = _used_residual(runs, signs, used)[:, rows]
+    total = np.linalg.solve(coupled, residual[..., None])
+    shift = -pattern * signs * total
+    limit = runs.beta + runs.gram[:, :, rows] @ shift
+    energy = np.maximum((residual * total[..., 0]).sum(axis=-1), 0.0)
+    squares = np.diagonal(runs.gram, axis1=1, axis2=2)
+    spread = (1 + 1e-9) * np.sqrt(squares * energy[:, None])[..., None]
+    proven = contracts & np.where(active, limit > spread, limit <= -spread).all(axis=(1, 2))
+    runs.beta = np.where(proven[:, None, None], limit, runs.beta)
+    moved = runs.moved.copy()
+    moved[:, rows] += shift
+    runs.moved = np.where(proven[:, None, None], moved, runs.moved)
+    runs.status[proven] = "certified"
+
+
+def _contracts(coupled: Array, step: Array) -> Mask:
+    """Whether η λ_max(M) < 2, from row sums; where they are too coarse, from a factorisation."""
+    contracts = step * np.abs(coupled).sum(axis=-1).max(axis=-1, initial=0.0) < 2.0
+    for row in np.flatnonzero(~contracts):
+        try:
+            np.linalg.cholesky(2.0 / step[row] * np.eye(coupled.shape[-1]) - coupled[row])
+            contracts[row] = True
+        except np.linalg.LinAlgError:
+            pass
+    return np.asarray(contracts)
+
+
+class _Modes:
+    """Eigenbasis of the coupled system of each run, kept while its pattern recurs."""
+
+    def __init__(self, size: int, n: int, m: int) -> None:
+        self.known = np.zeros((size, n, m), dtype=bool)
+        self.rates = np.zeros((size, n))
+        self.basis = np.zeros((size, n, n))
+        self.reach = np.zeros((size, m, n, n))
+
+    def of(self, runs: _Runs, signs: Array) -> tuple[Array, Array, Array]:
+        """Eigenvalues of ηM, eigenvectors U, and s_k G D_k U for every neuron."""
+        active = runs.beta > 0
+        index = runs.index
+        stale = (active != self.known[index]).any(axis=(1, 2)) | (self.rates[index, 0] == 0)
+        if stale.any():
+            new = index[stale]
+            self.known[new] = active[stale]
+            gram, pattern = runs.gram[stale], active[stale].astype(float)
+            self.rates[new], self.basis[new] = _eigen(gram, pattern, runs.step[stale])
+            masked = (pattern * signs).swapaxes(-1, -2)[..., None] * self.basis[new][:, None]
+            self.reach[new] = gram[:, None] @ masked
+        return self.rates[index], self.basis[index], self.reach[index]
+
+
+def _eigen(gram: Array, pattern: Array, step: Array) -> tuple[Array, Array]:
+    """Eigendecomposition of ηM; examples no neuron is active on get the eigenvalue 1 (q = 0)."""
+    coupled = step[:, None, None] * _coupled(gram, pattern)
+    diagonal = np.arange(coupled.shape[-1])
+    coupled[:, diagonal, diagonal] += ~pattern.any(axis=-1)
+    rates, basis = np.linalg.eigh(coupled)
+    return rates, basis
+
+
+def _leap(runs: _Runs, signs: Array, modes: _Modes, max_steps: int) -> None:
+    """Go on in the eigenbasis until a change of pattern, a certificate, or the last step."""
+    active = runs.beta > 0
+    size, n, m = active.shape
+    rates, basis, reach = modes.of(runs, signs)
+    residual = _used_residual(runs, signs, np.asarray(active.any(axis=-1)))
+    weight = (residual[:, None, :] @ basis)[:, 0]
+    ratio = np.where(weight == 0.0, 0.0, 1.0 - rates)
+    amplitude = runs.step[:, None] * weight / rates  # coefficients of R(∞) in the eigenbasis
+
+    going = np.flatnonzero((np.abs(ratio) < 1.0).all(axis=-1))
+    left = np.ones((size, n))  # q^s, s the steps leapt so far
+    leapt = np.zeros(size, dtype=np.int64)
+    certified = np.zeros(size, dtype=bool)
+    coefficients = (reach * amplitude[:, None, None, :]).reshape(size, m * n, n)[going]
+    limit = runs.beta.swapaxes(-1, -2).reshape(size, m * n)[going] - coefficients.sum(axis=-1)
+    side = active.swapaxes(-1, -2).reshape(size, m * n)[going]
+    powers = np.multiply.accumulate(np.repeat(ratio[going][..., None], _LEAP, axis=-1), axis=-1)
+    while going.size:
+        # Pairs (i, k) already proven to stay on their side need no more looking at.
+        spread = (1 + 1e-9) * np.abs(coefficients).sum(axis=-1)
+        proven = np.where(side, limit > spread, limit <= -spread)
+        done = proven.all(axis=-1)
+        certified[going[done]] = True
+        doubtful = ~proven.all(axis=0)
+        coefficients, limit, side = coefficients[:, doubtful], limit[:, doubtful], side[:, doubtful]
+
+        flips = ((limit[..., None] + coefficients @ powers > 0) != side[..., None]).any(axis=1)
+        longest = powers.shape[-1]
+        flip = flips.any(axis=-1)
+        taken = np.where(flip, flips.argmax(axis=-1) + 1, longest)
+        taken = np.minimum(taken, max_steps - runs.count[going] - leapt[going]) * ~done
+        factor = np.where(done[:, None], 1.0, powers[np.arange(len(going)), :, taken - 1])
+        left[going] *= factor
+        leapt[going] += taken
+        on = ~done & ~flip & (runs.count[going] + leapt[going] < max_steps)
+        going, factor, powers = going[on], factor[on], powers[on]
+        coefficients, limit, side = coefficients[on] * factor[:, None, :], limit[on], side[on]
+        if longest < _LONGEST_LEAP:
+            powers = np.concatenate([powers, powers * powers[..., -1:]], axis=-1)
+
+    left[certified] = 0.0
+    total = basis @ ((1.0 - left) * amplitude)[..., None]
+    runs.moved = runs.moved - active * signs * total
+    runs.beta = runs.start + runs.gram @ runs.moved
+    runs.count = runs.count + leapt
+    changed = ((runs.beta > 0) != active).any(axis=(1, 2))
+    runs.settled = np.where(changed & ~certified, runs.count, runs.settled)
+    runs.status[certified] = "certified"
+
+
+def _status(
+    problem: Problem, status: NDArray[np.str_], risen: Mask, active: Mask, step: Array
+) -> NDArray[np.str_]:
+    """Tell a run that a too large step killed from one that is merely stuck or slow."""
+    dead = ~active.any(axis=(-2, -1))
+    failed = risen & (dead | (status == "max_steps"))
+    if failed.any():
+        status = np.where(failed & (step > problem.largest_safe_step), "diverged", status)
+    return status
+
+
+def _warn(problem: Problem, status: NDArray[np.str_], max_steps: int) -> None:
+    size = status.size
+    diverged, ended = status == "diverged", status == "max_steps"
+    if diverged.any():
+        safe = problem.largest_safe_step[diverged].min()
+        warnings.warn(
+            f"gradient descent diverged in {diverged.sum()} of {size} problem(s): the step is too "
+            f"large; the largest step that is safe whatever the pattern is {safe:.6g}",
+            stacklevel=3,
+        )
+    if ended.any():
+        warnings.warn(
+            f"gradient descent reached max_steps = {max_steps} without a certificate in "
+            f"{ended.sum()} of {size} problem(s): the result is the last step, not the limit; "
+            "raise max_steps or the step",
+            stacklevel=3,
+        )
+
+
+def _fittable(problem: Problem) -> Mask:
+    """Examples whose label has the sign of some neuron, shape (..., n)."""
+    return np.asarray((problem.labels[..., None] * problem.signs > 0).any(axis=-1))
+
+
+def _history(
+    problem: Problem, flat: tuple[Array, ...], end: _Runs, alpha0: Array, wanted: Counts | bool
+) -> History:
+    """States at the wanted steps: plain steps to the last change of pattern, then in closed form.
+
+    A run that ended without a certificate stays where it ended.
+    """
+    gram, labels, step, start = flat
+    signs = problem.signs
+    certified = end.status == "certified"
+    every = np.arange(end.count.max(initial=0) + 1)
+    steps = wanted if isinstance(wanted, np.ndarray) else every
+    moved_at = np.empty((len(steps), *start.shape))
+    settled = int(end.settled.max(initial=0))
+    moved, beta = np.zeros_like(start), start
+    row = 0
+    for t in range(settled + 1):
+        if row < len(steps) and steps[row] == t:
+            moved_at[row] = moved
+            row += 1
+        if t < settled:
+            moving = certified | (t < end.count)
+            scaled = (moving * step)[:, None, None] * signs
+            *_, moved, beta = _one_step(gram, labels, signs, scaled, start, moved, beta)
+
+    if row < len(steps):
+        active = beta > 0
+        rates, basis = _eigen(gram, active.astype(float), step)
+        used = active.any(axis=-1)
+        residual = np.where(used, np.maximum(beta, 0.0) @ signs - labels, 0.0)
+        weight = (residual[:, None, :] @ basis)[:, 0]
+        ratio = np.where(weight == 0.0, 0.0, 1.0 - rates)
+        ahead = np.where(certified, steps[row:, None], np.minimum(steps[row:, None], end.count))
+        ahead = np.maximum(ahead - settled, 0)
+        decayed = (1.0 - ratio ** ahead[..., None]) * weight * step[:, None] / rates
+        total = basis @ decayed[..., None]
+        moved_at[row:] = moved - active * signs * total
+    shape = (len(steps), *alpha0.shape)
+    beta_at = (start + gram @ moved_at).reshape(shape)
+    return History(
+        step=steps,
+        alpha=alpha0 + moved_at.reshape(shape),
+        beta=beta_at,
+        loss=problem.loss(beta_at),
+    )
+
+
+def _checked_start(problem: Problem, start: ArrayLike) -> Array:
+    beta = problem.neuron_array("start", start)
+    expected = (*problem.batch_shape, problem.n, problem.m)
+    if beta.shape != expected:
+        raise ValueError(f"start must have shape {expected} to match the problem, got {beta.shape}")
+    silent = ~(beta > 0).any(axis=(-2, -1))
+    if silent.any():
+        index = tuple(int(i) for i in np.argwhere(silent)[0])
+        where = f" in problem {index}" if index else ""
+        raise ValueError(
+            f"start has no active example{where}: every primal variable is ≤ 0, so the gradient is "
+            "zero and nothing moves; make some entries positive"
+        )
+    return beta
+
+
+def _checked_step(problem: Problem, step: ArrayLike) -> Array:
+    eta = finite_array("step", step)
+    if eta.shape not in ((), problem.batch_shape):
+        raise ValueError(
+            f"step must be one number or have the batch's shape {problem.batch_shape}, got shape "
+            f"{eta.shape}"
+        )
+    if not (eta > 0).all():
+        raise ValueError(f"step must be a positive number, got {eta.min()}")
+    return np.broadcast_to(eta, problem.batch_shape)
+
+
+def _checked_record(record: bool | Sequence[int] | Counts | None) -> Counts | bool:
+    """Return the steps to record: True for every one, False for none."""
+    if record is None or isinstance(record, bool):
+        return bool(record)
+    steps = np.asarray(record)
+    if steps.dtype.kind not in "iu" or steps.ndim != 1:
+        raise TypeError(
+            f"record must be True or a one-dimensional sequence of whole steps, got {record!r}"
+        )
+    if (steps < 0).any() or (np.diff(steps) <= 0).any():
+        raise ValueError("record must be strictly increasing steps from 0 on; sort them")
+    return steps.astype(np.int64)
