@@ -377,7 +377,7 @@ def _save(figure: Figure, kind: str, **options: Any) -> bytes:
 
 
 def _tidy(svg: str) -> str:
-    """Leave out of matplotlib's SVG what no reader sees; numbers to a hundredth of a point."""
+    """Leave out of matplotlib's SVG what no reader sees; coordinates to a tenth of a point."""
     svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r"; font-family: 'DejaVu Sans'[^;\"]*", "", svg)
     svg = re.sub(r"\s*<g id=\"([^\"]*)\">", "<g>", svg)
@@ -387,7 +387,7 @@ def _tidy(svg: str) -> str:
 
 def _tidy_token(token: str) -> str:
     tag, mark, text = token.partition(">")
-    tag = re.sub(r"(\.\d\d)\d+", r"\1", " ".join(tag.split()))
+    tag = re.sub(r"(\d\d\.\d|\.\d\d)\d+", r"\1", " ".join(tag.split()))
     return tag + mark + (text if text.strip() else "")
 
 

@@ -127,7 +127,7 @@ def canvas(
         if margins is None:
             figure = BookFigure(figsize=(width, height), layout="constrained")
         else:
-            figure = BookFigure(figsize=(width, height), layout="none")
+            figure = BookFigure(figsize=(width, height), layout=None)
             left, bottom, right, top = margins
             figure.subplots_adjust(
                 left / width, bottom / height, 1 - right / width, 1 - top / height
@@ -173,16 +173,20 @@ def primal_dual_portrait(
     :cite:`LWTM26`, Theorem 2.
     """
     scale = _one(problem)
-    positive, sides = problem.positive, {}
-    results = {"descent": descent, "min_norm": min_norm} | ({"flow": flow} if flow else {})
-    for name, result in results.items():
-        sides[name] = scale * result.alpha[:, neuron], result.beta[:, neuron]
+    positive = problem.positive
+    results: dict[str, Descent | MinNorm | Flow] = {"descent": descent, "min_norm": min_norm}
+    if flow is not None:
+        results["flow"] = flow
+    sides = {
+        name: (scale * result.alpha[:, neuron], result.beta[:, neuron])
+        for name, result in results.items()
+    }
     low, high = limits or _reach(list(sides.values()))
     figure, axes = canvas(height=4.7, margins=(0.62, 0.55, 0.1, 0.1))
     with style():
         _corner(axes, low, high)
         _paths(axes, scale, descent, positive, neuron)
-        if flow:
+        if flow is not None:
             _flow_paths(axes, scale, flow, sides["flow"], neuron)
         for own, marker, sign in ((positive, "o", "positive"), (~positive, "s", "negative")):
             x, y = (side[own] for side in sides["descent"])
@@ -222,9 +226,18 @@ def _corner(axes: Axes, low: float, high: float) -> None:
     gray = COLORS["reference"]
     axes.plot([low, 0, 0], [0, 0, low], color=gray, lw=3, solid_joinstyle="miter", zorder=2)
     axes.lines[-1].set_label("corner")
-    middle = low / 2
-    axes.annotate("overshoot", (middle, low), (0, 6), textcoords="offset points", ha="center")
-    axes.texts[-1].set(color="#7a6a55", fontsize=10)
+    axes.annotate(
+        "overshoot", (low, low), (9, 7), textcoords="offset points", color="#7a6a55", fontsize=10
+    )
+    axes.annotate(
+        "the corner\n$\\alpha_i\\,\\beta_i = 0$",
+        (0, low),
+        (9, 7),
+        textcoords="offset points",
+        color=gray,
+        fontsize=10,
+        linespacing=1.5,
+    )
 
 
 def _paths(axes: Axes, scale: float, descent: Descent, positive: Mask, k: int) -> None:
@@ -302,7 +315,8 @@ def activation_raster(
             f"{history.beta.shape}"
         )
     order = np.argsort(-labels, kind="stable")
-    edges = np.append(history.step, history.step[-1] + _last_width(history.step))
+    steps = np.asarray(history.step, dtype=float)
+    edges = np.append(steps, steps[-1] + _last_width(steps))
     m = history.beta.shape[2]
     figure, panels = canvas(ncols=m, sharey=True, squeeze=False)
     with style():
