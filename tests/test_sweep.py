@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import joblib
@@ -12,7 +13,12 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from ibrelu.descent import gradient_descent
+from ibrelu.features import gaussian_gram, signed_labels
+from ibrelu.min_norm import min_norm
+from ibrelu.problem import Problem, all_active
 from ibrelu.sweep import sweep
+from ibrelu.theory import gap
 
 GRID = {"n": [5, 8], "kind": ["tall", "wide"]}
 FACTOR = 1.0
@@ -53,6 +59,19 @@ def matrices(size, rng, n, kind):
 
 def kind_of(values):
     return np.where(values[:, 0] > 1, "large", "small")
+
+
+def two_neurons(size, rng, n, d):
+    """The gap of Theorem 4; NaN where the run has no proven limit within 2,000 steps."""
+    labels = signed_labels(n, size=size, rng=rng)
+    problem = Problem(gaussian_gram(n, d, size=size, rng=rng), labels, signs=(1, -1))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*without a certificate", UserWarning)
+        run = gradient_descent(
+            problem, all_active(problem, 1e-3), problem.step(0.5), max_steps=2_000
+        )
+    distance = gap(problem, run, min_norm(problem))
+    return {"gap": np.where(run.status == "certified", distance, np.nan), "settled": run.settled}
 
 
 def scaled(size, rng, d):
@@ -198,6 +217,25 @@ def test_the_number_of_blas_threads_does_not_change_a_bit():
         for threads in ("1", "2")
     }
     assert len(digests) == 1
+
+
+# The real thing
+
+
+@pytest.mark.slow
+def test_ten_thousand_problems_a_dimension_give_the_gap_its_slope():
+    dimensions = [10**k for k in range(2, 9)]
+    grid = {"n": [20], "d": dimensions}
+    with joblib.parallel_config(n_jobs=2):
+        data = sweep(two_neurons, grid, 10_000, 0, block=250, progress=False)
+    decades = np.arange(2, 9)
+    assert (data.gap.isnull().mean("trial") < 0.01).all()
+    gaps = np.log10(data.gap.mean("trial").squeeze().values)
+    assert np.polyfit(decades[1:], gaps[1:], 1)[0] == pytest.approx(-0.5, abs=0.01)
+    assert np.polyfit(decades[4:], gaps[4:], 1)[0] == pytest.approx(-0.5, abs=0.001)
+    # d = 100 is only five times n: there the gap is not yet on the line.
+    assert gaps[1] - gaps[0] == pytest.approx(-0.463, abs=0.005)
+    assert 10 ** gaps[-1] == pytest.approx(0.5 * np.sqrt(7 / 3) * np.sqrt(20 / 1e8), rel=0.005)
 
 
 # The store
