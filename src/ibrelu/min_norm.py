@@ -109,6 +109,11 @@ def min_norm(problem: Problem) -> MinNorm:
     -------
     MinNorm
 
+    Raises
+    ------
+    TypeError
+        If `problem` is not a :class:`~ibrelu.problem.Problem`.
+
     Warns
     -----
     RuntimeWarning
@@ -135,6 +140,11 @@ def min_norm(problem: Problem) -> MinNorm:
     >>> bool(result.optimal), result.selected
     (True, array([False,  True]))
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"problem must be a Problem, got {type(problem).__name__}; make one with "
+            "Problem(gram, labels, signs) or Problem.from_features(X, labels, signs)"
+        )
     n, batch = problem.n, problem.batch_shape
     labels = problem.labels.reshape(-1, n)
     signs, column, counts = np.unique(problem.signs, return_inverse=True, return_counts=True)
