@@ -94,7 +94,7 @@ def add_colab(app: Sphinx, page: str, template: str, context: dict[str, Any], tr
 
 
 def with_install_cell(notebook: Path, repository: tuple[str, str]) -> str:
-    """Return the notebook's text with a first cell that installs the package where it is missing."""
+    """Return the notebook with a first cell that installs the package where it is missing."""
     content = nbformat.read(notebook, as_version=4)
     source = INSTALL.format(address=repository[0], branch=repository[1])
     content.cells.insert(0, nbformat.v4.new_code_cell(source, id="install"))

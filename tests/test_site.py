@@ -1,0 +1,342 @@
+"""The built site in headless Chromium: what a reader sees, hears and touches, on every page.
+
+These tests need `_build/html` (`make book`) and Chromium. Without Chromium they are skipped and say
+so; with IBRELU_REQUIRE_BROWSER set, as in continuous integration, that is a failure.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "_build" / "html"
+# `genindex` and the redirect at the top are made by Sphinx and hold no text of ours.
+GENERATED = {"index.html", "genindex.html", "py-modindex.html"}
+PAGES = sorted(
+    path
+    for path in (p.relative_to(SITE).as_posix() for p in SITE.rglob("*.html"))
+    if not path.startswith("_") and path not in GENERATED
+)
+CONTENT = [path for path in PAGES if path != "search.html"]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-first-run",
+]
+PAGE_BUDGET = 1_500_000  # bytes, gzipped, all that a page loads
+
+# What axe-core finds in the theme's own frame, the same on every page and not ours to mend.
+KNOWN = {
+    "label-content-name-mismatch": "the theme's search button shows its keys inside its name",
+    "region": "the theme's skip link and scroll sensor stand outside of any landmark",
+}
+
+
+@dataclass
+class Visit:
+    """A page in the browser, and what happened while it loaded."""
+
+    page: Any
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    loaded: set[str] = field(default_factory=set)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Start one browser for the session."""
+    path = os.environ.get("IBRELU_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), "")
+    if not path:
+        reason = "THE BROWSER TESTS WERE NOT RUN: no Chromium found; install it (`chromium`)"
+        if os.environ.get("IBRELU_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    if not PAGES:
+        pytest.fail("there is no built site to test; run `make book`")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """Serve the site from this machine."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(SITE)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def open_page(chromium: Any, base: str, url: str, arrives: str = "**") -> Visit:
+    """Open a page, let nothing out of the machine, and wait until its formulas are set.
+
+    `arrives` is the pattern of the address at which a redirect ends.
+    """
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    visit = Visit(context.new_page())
+
+    def watch(route: Any) -> None:
+        target = route.request.url
+        if target.startswith(base):
+            visit.loaded.add(target.removeprefix(base).partition("?")[0])
+            route.continue_()
+        elif target.startswith(("data:", "blob:")):
+            route.continue_()
+        else:
+            visit.outside.append(target)
+            route.abort()
+
+    context.route("**/*", watch)
+    page = visit.page
+    page.on("pageerror", lambda error: visit.errors.append(f"script: {error}"))
+    page.on("console", lambda m: visit.errors.append(m.text) if m.type == "error" else None)
+    page.on(
+        "response",
+        lambda r: visit.errors.append(f"{r.status}: {r.url}") if r.status >= 400 else None,
+    )
+    page.goto(url)
+    page.wait_for_url(arrives)
+    page.wait_for_load_state("load")
+    page.evaluate("window.MathJax && MathJax.startup ? MathJax.startup.promise : null")
+    return visit
+
+
+@pytest.fixture(scope="module")
+def visit(request: pytest.FixtureRequest, chromium: Any, address: str) -> Iterator[Visit]:
+    """Open each page once; the tests of a page share it."""
+    opened = open_page(chromium, address, address + request.param)
+    yield opened
+    opened.page.context.close()
+
+
+every_page = pytest.mark.parametrize("visit", PAGES, indirect=True)
+every_text = pytest.mark.parametrize("visit", CONTENT, indirect=True)
+
+
+@cache
+def weight(name: str) -> int:
+    """Return the gzipped bytes of a file of the site."""
+    file = SITE / name
+    return len(gzip.compress(file.read_bytes(), 6)) if file.is_file() else 0
+
+
+def untypeset(page: Any) -> list[str]:
+    """List formulas that MathJax left as they were, or could not read."""
+    return page.evaluate(
+        r"""() => {
+          const wrong = [...document.querySelectorAll("mjx-merror, [data-mjx-error]")]
+            .map(node => "error: " + (node.getAttribute("data-mjx-error") || node.textContent));
+          for (const node of document.querySelectorAll("article .math"))
+            if (!node.querySelector("mjx-container")) wrong.push("not set: " + node.textContent);
+          const walker = document.createTreeWalker(
+            document.querySelector("article"), NodeFilter.SHOW_TEXT);
+          while (walker.nextNode()) {
+            const text = walker.currentNode;
+            if (text.parentElement.closest("code, pre, script, style, mjx-container")) continue;
+            if (/\\\(|\\\[|\$\$|\$[^$\s][^$]*\$/.test(text.data)) wrong.push("left: " + text.data);
+          }
+          return wrong;
+        }"""
+    )
+
+
+def test_every_page_of_the_contents_is_built():
+    yaml = pytest.importorskip("yaml")
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+    chapters = [c["file"] for part in contents["parts"] for c in part["chapters"]]
+    missing = {f"{name}.html" for name in [contents["root"], *chapters]} - set(PAGES)
+    assert not missing, "run `make book`"
+
+
+@every_page
+def test_nothing_is_fetched_from_elsewhere(visit):
+    assert visit.outside == []
+
+
+@every_page
+def test_no_script_fails_and_nothing_is_missing(visit):
+    assert visit.errors == []
+
+
+@every_page
+def test_a_page_keeps_its_weight_budget(visit):
+    heaviest = sorted(((weight(name), name) for name in visit.loaded), reverse=True)
+    assert sum(size for size, _ in heaviest) <= PAGE_BUDGET, heaviest[:5]
+
+
+@every_text
+def test_every_formula_is_typeset(visit):
+    assert untypeset(visit.page) == []
+
+
+@every_page
+def test_a_phone_shows_the_page_without_sideways_scrolling(visit):
+    page = visit.page
+    page.set_viewport_size({"width": 375, "height": 800})
+    try:
+        wide = page.evaluate(
+            """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+              [...document.querySelectorAll("body *")]
+                .filter(n => n.getBoundingClientRect().right > innerWidth + 1)
+                .map(n => n.tagName + "." + n.className).slice(0, 8)
+                .concat(["page: " + document.documentElement.scrollWidth])"""
+        )
+    finally:
+        page.set_viewport_size({"width": 1280, "height": 900})
+    assert wide == []
+
+
+@every_page
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_beyond_the_theme_s_own(visit, theme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    visit.page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+    visit.page.wait_for_timeout(250)  # colours that are in transition have no contrast to measure
+    try:
+        options = {"resultTypes": ["violations"], "preload": False}
+        if theme == "dark":  # all but the colours is as in the light
+            options["runOnly"] = ["color-contrast"]
+        found = Axe().run(visit.page, options=options).response["violations"]
+    finally:
+        visit.page.evaluate("document.documentElement.dataset.theme = 'light'")
+    beyond = {
+        violation["id"]: [node["html"][:200] for node in violation["nodes"]][:5]
+        for violation in found
+        if violation["id"] not in KNOWN
+    }
+    assert beyond == {}
+
+
+@every_text
+def test_every_picture_says_what_is_to_be_seen(visit):
+    pictures = visit.page.evaluate(
+        "[...document.querySelectorAll('article img')].map(i => [i.getAttribute('alt'), i.src])"
+    )
+    for alt, source in pictures:
+        assert alt, f"no alt text: {source[:80]}"
+        assert not re.search(r"\.(png|svg|jpe?g|gif)$|^_?images|/", alt.strip(), re.I), alt
+
+
+@every_text
+def test_headings_are_in_order(visit):
+    levels = visit.page.evaluate(
+        "[...document.querySelectorAll('article :is(h1, h2, h3, h4, h5, h6)')]"
+        ".map(h => Number(h.tagName[1]))"
+    )
+    assert levels[:1] == [1]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+
+
+@every_text
+def test_a_picture_in_the_dark_stands_on_an_opaque_ground(visit):
+    clear = visit.page.evaluate(
+        """() => {
+          document.documentElement.dataset.theme = "dark";
+          const clear = [...document.querySelectorAll("article :is(.cell_output, figure) img")]
+            .filter(i => getComputedStyle(i).backgroundColor !== "rgb(255, 255, 255)")
+            .map(i => i.alt);
+          document.documentElement.dataset.theme = "light";
+          return clear;
+        }"""
+    )
+    assert clear == []
+
+
+def explorer_state(explorer: Any) -> tuple[str, str]:
+    """Return an explorer's picture and its caption."""
+    picture = explorer.locator("img, svg").first
+    source = picture.get_attribute("src") or picture.inner_html()
+    return source, explorer.locator("figcaption").inner_text()
+
+
+def move(visit: Visit, explorer: Any, slider: Any, key: str) -> tuple[str, str]:
+    """Press a key on a slider and return what the explorer then shows."""
+    slider.focus()
+    visit.page.keyboard.press(key)
+    visit.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    return explorer_state(explorer)
+
+
+def check_explorers(visit: Visit) -> int:
+    """Move each slider of each explorer by keyboard, and see picture and caption follow."""
+    explorers = visit.page.locator(".ibrelu-explorer").all()
+    for explorer in explorers:
+        title = explorer.get_attribute("aria-label")
+        assert explorer.locator("figcaption").get_attribute("aria-live") == "polite"
+        sliders = explorer.locator("input[type=range]").all()
+        assert sliders, f"{title}: no slider"
+        for slider in sliders:
+            slider.scroll_into_view_if_needed()
+            start = move(visit, explorer, slider, "Home")
+            assert slider.get_attribute("aria-valuetext"), title
+            end = move(visit, explorer, slider, "End")
+            assert end[0] != start[0], f"{title}: the picture stays"
+            assert end[1] != start[1], f"{title}: the caption stays"
+            before = move(visit, explorer, slider, "ArrowLeft")
+            assert before[1] != end[1], f"{title}: the arrow keys do nothing"
+            assert move(visit, explorer, slider, "Home") == start
+    return len(explorers)
+
+
+@every_text
+def test_each_explorer_answers_the_keyboard_with_picture_and_caption(visit):
+    check_explorers(visit)
+    assert visit.errors == []
+
+
+def test_the_landing_page_lets_the_reader_touch_the_result(chromium, address):
+    opened = open_page(chromium, address, address, arrives="**/book/index.html")
+    assert check_explorers(opened) >= 1
+    opened.page.context.close()
+
+
+def test_the_site_works_from_a_folder(chromium):
+    base = SITE.as_uri() + "/"
+    opened = open_page(chromium, base, base + "index.html", arrives="**/book/index.html")
+    assert untypeset(opened.page) == []
+    assert check_explorers(opened) >= 1
+    assert opened.outside == []
+    assert opened.errors == []
+    opened.page.context.close()
+
+
+@pytest.mark.parametrize("words", ["Gram matrix", "minimum norm", "gradient descent"])
+def test_the_search_finds(chromium, address, words):
+    opened = open_page(chromium, address, f"{address}search.html?q={words.replace(' ', '+')}")
+    opened.page.wait_for_selector("#search-results li a", timeout=10_000)
+    assert opened.page.locator("#search-results li a").count() >= 1
+    assert opened.errors == []
+    opened.page.context.close()
