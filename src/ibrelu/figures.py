@@ -227,7 +227,7 @@ def _corner(axes: Axes, low: float, high: float) -> None:
     axes.plot([low, 0, 0], [0, 0, low], color=gray, lw=3, solid_joinstyle="miter", zorder=2)
     axes.lines[-1].set_label("corner")
     axes.annotate(
-        "overshoot", (low, low), (9, 7), textcoords="offset points", color="#7a6a55", fontsize=10
+        "overshoot", (low, 0), (9, -17), textcoords="offset points", color="#7a6a55", fontsize=10
     )
     axes.annotate(
         "the corner\n$\\alpha_i\\,\\beta_i = 0$",
@@ -512,6 +512,7 @@ def trajectories(
 def _end_labels(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     """Write each label to the right of its line's end, apart from one another."""
     axes.margins(x=0.02)
+    axes.autoscale_view()  # the heights below need the final limits
     spacing = 0.075  # of the axes' height: a line of text
     inverse = axes.transAxes.inverted()
     heights = {
