@@ -177,6 +177,11 @@ def conditions(problem: Problem, start: ArrayLike, step: ArrayLike) -> Condition
     :math:`\rho = \max(\rho_0, \rho_0(1 - \eta(g - R)) + b)`. They imply that from the first step on
     each neuron is active exactly on its matching examples.
 
+    Of these (i) and (iv) imply the other two: (iv) times g contains (iii), and gives
+    :math:`R\rho \le \eta g (g - R) y_{\min}`, so (ii). All four are kept, each for the step of
+    the proof that uses it. For two neurons they also imply that the decoupled pair of one-neuron
+    solutions is the minimum-norm network.
+
     For **disjoint starts** of two or more neurons, in which each example is active for one neuron,
     of its label's sign: (i), (ii) with :math:`\rho = \rho_0`, and in place of (iv)
     :math:`a \ge \kappa \max(\bar a, a_{own} + \rho_0/(g - R))`, where the duals that start inactive
@@ -490,7 +495,7 @@ def _steps(problem: Problem, step: ArrayLike) -> Array:
             f"step must be positive, got {steps.min():.4g}; problem.step(0.5) is a usual choice"
         )
     try:
-        return np.broadcast_to(steps, np.broadcast_shapes(steps.shape, problem.batch_shape))
+        return np.broadcast_to(steps, problem.batch_shape)
     except ValueError:
         raise ValueError(
             f"step must be one number or have the batch shape {problem.batch_shape}, got "
