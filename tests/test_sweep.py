@@ -333,7 +333,7 @@ def test_killed_half_way_and_started_again_runs_only_what_is_missing(tmp_path):
         )
 
     killed = start(store, "killed.npz", "1")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while len(list(store.glob("*.block"))) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(killed.pid, signal.SIGKILL)

@@ -1,0 +1,730 @@
+r"""Does the theory hold for my data? One call, one report.
+
+Features come as an array, a ``.npy`` or ``.csv`` file or a pandas frame; only the Gram matrix of
+the examples is kept, so a file may be far larger than the memory. What cannot be used is refused
+with the row or column and what to do about it.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import itertools
+import mmap
+import os
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ibrelu._checks import Array, positive_number
+from ibrelu.descent import Descent, gradient_descent
+from ibrelu.min_norm import MinNorm, min_norm
+from ibrelu.problem import Problem, all_active
+from ibrelu.theory import (
+    Bounds,
+    Coherence,
+    Conditions,
+    coherence,
+    conditions,
+    gap,
+    gap_bounds,
+    gap_constant,
+    matching,
+    predicted_limit,
+)
+
+Row: TypeAlias = tuple[str, str, str]  # what, its value, what that says
+Section: TypeAlias = tuple[str, list[Row]]
+
+_NUMBERS = 8_000_000  # numbers held in float64 at a time (64 MB)
+_MISSING = {"", "na", "<na>", "n/a", "nan", "nat", "null", "none", "?", "-", "."}
+_SHOWN = 10  # examples listed by name
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    r"""What the theory says about one data set, and what descent does on it.
+
+    ``print(report)`` shows it as text, a notebook as a table.
+
+    Attributes
+    ----------
+    problem : Problem
+    features : int
+        Number of columns d.
+    rows : tuple of str
+        How the report names each example.
+    c : float
+        The step in units of :math:`1/\|\lambda\|_1`.
+    step : float
+        The step :math:`\eta`.
+    coherence : Coherence
+    d2 : float
+        :math:`\|\lambda\|_1^2/\|\lambda\|_2^2`, estimated from G: the squared mean of the diagonal
+        over the mean square of the other entries. True to the covariance if the rows are
+        independent with mean zero; a common mean lowers it.
+    d_inf : float
+        A low estimate of :math:`\|\lambda\|_1/\|\lambda\|_\infty`, from
+        :math:`\|\lambda\|_\infty \lesssim (\lambda_{\max}(G) - \|\lambda\|_1)/n`. So few examples
+        cannot show more.
+    conditions : Conditions
+    run : Descent
+    least : MinNorm
+    from_prediction : float
+        Distance of the run's limit from the limit that the theory predicts, over its length; NaN
+        without a proven limit.
+    gap, relative_gap : float
+        Distance of the run's limit from the minimum-norm network, and that over the network's
+        norm; NaN without a proven limit.
+    predicted_gap, predicted_relative_gap : float
+        Their leading order in high dimension.
+    bounds : Bounds or None
+        Between which the gap must lie; None where the conditions do not hold.
+    notes : tuple of str
+        What about the data deserves attention.
+    """
+
+    problem: Problem
+    features: int
+    rows: tuple[str, ...]
+    c: float
+    step: float
+    coherence: Coherence
+    d2: float
+    d_inf: float
+    conditions: Conditions
+    run: Descent
+    least: MinNorm
+    from_prediction: float
+    gap: float
+    relative_gap: float
+    predicted_gap: float
+    predicted_relative_gap: float
+    bounds: Bounds | None
+    notes: tuple[str, ...]
+
+    @property
+    def decoupled(self) -> bool:
+        """Whether at the end every neuron is active exactly on the labels of its sign."""
+        return bool((self.run.active == matching(self.problem)).all())
+
+    @property
+    def largest_safe_c(self) -> float:
+        """The largest c for which no activation pattern can diverge."""
+        return float(self.problem.largest_safe_step * self.problem.scale)
+
+    @property
+    def verdict(self) -> str:
+        """What the theory does and does not promise on these data, in one sentence."""
+        if self.conditions.hold:
+            return (
+                "The conditions hold, so it was certain before the run that from the first step "
+                "on each neuron does linear regression on the labels of its sign and that the gap "
+                "lies within the bounds; nothing is promised for other starts, larger steps or "
+                "new examples."
+            )
+        failing = ", ".join(name for name, margin in self._margins if not margin > 0)
+        before = f"Nothing was promised in advance (failing: {failing})"
+        if self.run.status != "certified":
+            cure = (
+                f"call report again with c below {_number(self.largest_safe_c)}, which is safe "
+                "whatever the pattern"
+                if self.c > self.largest_safe_c
+                else "call report again with a larger max_steps"
+            )
+            end = "diverged" if self.run.status == "diverged" else "ended without a proven limit"
+            return f"{before}, and the run {end}; {cure}."
+        before = f"{before}, but the run proves for itself"
+        if self.decoupled:
+            return (
+                f"{before} that its pattern is final and the predicted one, so its limit is "
+                "linear regression for each neuron; the bounds on the gap do not apply, and its "
+                "predicted value is a comparison."
+            )
+        if self.run.global_minimum:
+            return (
+                f"{before} that its pattern is final: it fits all labels that it can, with "
+                "another pattern than the theorems', so their limit and their gap do not describe "
+                "it."
+            )
+        return (
+            f"{before} that it is stuck at a stationary point which is not a global minimum, the "
+            "failure that the theorems exclude only where their conditions hold."
+        )
+
+    @property
+    def _margins(self) -> list[tuple[str, float]]:
+        names = ("(i)", "(ii)", "(iii)", "(iv)")
+        return list(zip(names, map(float, self.conditions.margins), strict=True))
+
+    def sections(self) -> list[Section]:
+        """Return the report as titled lists of (what, value, what that says)."""
+        return [
+            ("The data", self._data()),
+            ("How nearly orthogonal", self._orthogonality()),
+            ("A-priori conditions (ours, deterministic)", self._conditions()),
+            ("The run", self._run()),
+            ("The minimum-norm network", self._least()),
+            ("The gap between the two", self._gap()),
+        ]
+
+    def _data(self) -> list[Row]:
+        positive = int(self.problem.positive.sum())
+        negative = self.problem.n - positive
+        return [
+            ("examples", str(self.problem.n), f"{positive} positive, {negative} negative"),
+            ("features", str(self.features), ""),
+            ("neurons", str(self.problem.m), f"signs {_signs(self.problem)}"),
+            *(("note", "", note) for note in self.notes),
+        ]
+
+    def _orthogonality(self) -> list[Row]:
+        found = self.coherence
+        lengths = f"from {_number(found.smallest)} to {_number(found.largest)}"
+        ratio = float(found.near_orthogonality)
+        return [
+            ("‖λ‖₁", _number(found.scale), f"mean squared length; squared lengths {lengths}"),
+            (
+                "κ = R/g",
+                _number(found.kappa),
+                "largest row sum off the diagonal of G; small is near",
+            ),
+            ("near-orthogonality", _number(ratio), "min ‖x_i‖²/(n max|x_i·x_j|); large is near"),
+            ("max|G/‖λ‖₁ − I|", _number(found.concentration), "0: orthogonal rows of equal length"),
+            ("d₂", _number(self.d2), "effective dimension, estimated from G"),
+            ("d_∞", f"≥ {_number(self.d_inf)}", "effective dimension, a cautious estimate from G"),
+        ]
+
+    def _conditions(self) -> list[Row]:
+        meanings = (
+            "the step does not overshoot",
+            "matching examples stay active",
+            "the first step turns the others off",
+            "the others stay off",
+        )
+        return [
+            (name, "holds" if margin > 0 else "fails", f"{meaning}; margin {_number(margin)}")
+            for (name, margin), meaning in zip(self._margins, meanings, strict=True)
+        ]
+
+    def _run(self) -> list[Row]:
+        run, problem = self.run, self.problem
+        safe = f"c = {_number(self.largest_safe_c)}; below it no pattern diverges"
+        rows = [
+            ("step η", _number(self.step), f"c = {_number(self.c)}"),
+            ("largest safe step", _number(problem.largest_safe_step), safe),
+            ("status", str(run.status), _STATUS[str(run.status)]),
+            ("steps", str(run.steps), f"the pattern last changed at step {run.settled}"),
+        ]
+        if run.status != "certified":
+            return rows
+        kind = "a global minimum" if run.global_minimum else "not a global minimum"
+        pattern = "the predicted one" if self.decoupled else "not the predicted one"
+        norm = gap(problem, run.alpha, np.zeros_like(run.alpha))
+        return [
+            *rows,
+            ("loss", _number(run.loss), kind),
+            ("final pattern", f"{int(run.active.sum())} active", pattern),
+            ("‖w(∞)‖", _number(norm), "norm of the limit, within the span of the examples"),
+            ("off the prediction", _number(self.from_prediction), "distance from it / its norm"),
+        ]
+
+    def _least(self) -> list[Row]:
+        least = self.least
+        proof = "proved" if least.optimal else f"proved ≥ {_number(least.lower_bound)} only"
+        chosen = [self.rows[i].replace(" ", "\u00a0") for i in np.flatnonzero(least.selected)]
+        listed = ", ".join(chosen[:_SHOWN]) + (", …" if len(chosen) > _SHOWN else "")
+        return [
+            ("‖w*‖", _number(least.norm), f"minimum {proof}"),
+            ("KKT residual", _number(least.kkt_residual), "its optimality conditions"),
+            ("selected examples", str(len(chosen)), listed or "none is held at a kink"),
+        ]
+
+    def _gap(self) -> list[Row]:
+        if self.bounds is None:
+            promise = "no bounds: the conditions do not hold"
+        else:
+            lower, upper = map(_number, self.bounds)
+            promise = f"guaranteed between {lower} and {upper}"
+        said = "predicted {} in high dimension"
+        return [
+            ("‖w(∞) − w*‖", _number(self.gap), said.format(_number(self.predicted_gap))),
+            (
+                "relative to ‖w*‖",
+                _number(self.relative_gap),
+                said.format(_number(self.predicted_relative_gap)),
+            ),
+            ("bounds", "no" if self.bounds is None else "yes", promise),
+        ]
+
+    def __str__(self) -> str:
+        sections = self.sections()
+        first, second = (
+            max(len(row[k]) for _, rows in sections for row in rows) + 2 for k in (0, 1)
+        )
+        lines = []
+        for title, rows in sections:
+            lines.append(f"{title}\n{'-' * len(title)}")
+            for what, value, remark in rows:
+                margin = f"{what:{first}}{value:{second}}"
+                filled = textwrap.fill(
+                    remark, 96, initial_indent=margin, subsequent_indent=" " * len(margin)
+                )
+                lines.append((filled or margin).rstrip())
+            lines.append("")
+        title = "What the theory promises here"
+        return "\n".join([*lines, title, "-" * len(title), textwrap.fill(self.verdict, 96)])
+
+    def _repr_html_(self) -> str:
+        groups = []
+        for title, rows in self.sections():
+            head = f'<tr><th scope="rowgroup" colspan="3">{html.escape(title)}</th></tr>'
+            body = "".join(
+                f'<tr><th scope="row">{html.escape(what)}</th>'
+                f"<td>{html.escape(value)}</td><td>{html.escape(remark)}</td></tr>"
+                for what, value, remark in rows
+            )
+            groups.append(f"<tbody>{head}{body}</tbody>")
+        return (
+            '<table class="ibrelu-report"><caption>The theory on your data</caption>'
+            '<thead><tr><th scope="col">quantity</th><th scope="col">value</th>'
+            '<th scope="col">meaning</th></tr></thead>'
+            f"{''.join(groups)}</table><p><strong>What the theory promises here.</strong> "
+            f"{html.escape(self.verdict)}</p>"
+        )
+
+
+_STATUS = {
+    "certified": "the pattern is proven final and the limit solved exactly",
+    "max_steps": "no proof that the pattern is final: there is no limit to report",
+    "diverged": "the step is too large: there is no limit to report",
+}
+
+
+def report(
+    X: Any,
+    y: ArrayLike | str,
+    *,
+    signs: Sequence[int] = (1, -1),
+    c: float = 0.5,
+    scale: float = 1e-3,
+    max_steps: int = 100_000,
+) -> Report:
+    r"""Hold a data set against the theory: conditions, run, minimum norm and gap.
+
+    Descent starts with every example active for every neuron, and takes the step
+    :math:`\eta = c/\|\lambda\|_1`, with :math:`\|\lambda\|_1` estimated as the mean squared length
+    of the examples.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), path of a .npy or .csv file, or pandas frame
+        Features, one example a row, d ≥ n. A .npy file or a memory-mapped array is read some
+        columns at a time.
+    y : array of shape (n,), or str
+        Labels, none zero, or the name of the column that holds them (of a .csv file or frame).
+    signs : (1,), (-1,) or (1, -1)
+        Output signs of the neurons.
+    c : float
+        The step in units of :math:`1/\|\lambda\|_1`.
+    scale : float
+        The start :math:`\beta_0`, in units of the smallest absolute label.
+    max_steps : int
+        Steps after which a run without a proven limit ends.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    TypeError
+        If a column or the labels hold text, or an argument is of the wrong kind.
+    ValueError
+        If a value is missing or infinite, a row zero or a duplicate, a label zero, there are more
+        rows than columns, or no neuron has the sign of any label. The message names row and column.
+
+    References
+    ----------
+    :cite:`LWTM26`, Theorems 1 to 4; constants and certificates are ours.
+
+    Examples
+    --------
+    >>> from ibrelu.features import gaussian_features
+    >>> found = report(gaussian_features(4, 100_000, rng=0), [1.0, -1.5, 2.0, -1.0])
+    >>> bool(found.conditions.hold), str(found.run.status), bool(found.least.optimal)
+    (True, 'certified', True)
+    >>> round(found.relative_gap, 2), found.predicted_relative_gap
+    (0.5, 0.5)
+    """
+    if tuple(signs) not in ((1,), (-1,), (1, -1)):
+        raise ValueError(f"signs must be (1,), (-1,) or (1, -1), got {tuple(signs)}")
+    table, raw_labels = _table(X, y)
+    labels = _checked_labels(raw_labels, table, signs)
+    gram, notes = _scan(table)
+    _check_rows(gram, labels, table)
+    problem = Problem(gram, labels, signs)
+    if (labels > 0).all() or (labels < 0).all():
+        notes.append(
+            f"all labels are {'positive' if labels[0] > 0 else 'negative'}: there is no pattern to "
+            "predict beyond that; subtract the mean label if both signs make sense"
+        )
+    start = all_active(problem, positive_number("scale", scale) * float(np.abs(labels).min()))
+    return _measured(problem, table, start, positive_number("c", c), max_steps, tuple(notes))
+
+
+def _measured(
+    problem: Problem, table: _Table, start: Array, c: float, max_steps: int, notes: tuple[str, ...]
+) -> Report:
+    step = problem.step(c)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)  # the report says it in words
+        run, least = gradient_descent(problem, start, step, max_steps=max_steps), min_norm(problem)
+    promised = conditions(problem, start, step)
+    known = run.status == "certified"
+    limit = predicted_limit(problem, start, step)
+    rest = problem.n if problem.m == 2 else int((~matching(problem)).sum())
+    d2, d_inf = _effective_dimensions(problem)
+    return Report(
+        problem=problem,
+        features=table.values.shape[1],
+        rows=tuple(table.row(i) for i in range(problem.n)),
+        c=c,
+        step=float(step),
+        coherence=coherence(problem),
+        d2=d2,
+        d_inf=d_inf,
+        conditions=promised,
+        run=run,
+        least=least,
+        from_prediction=float(gap(problem, run, limit, relative=True)) if known else np.nan,
+        gap=float(gap(problem, run, least)) if known else np.nan,
+        relative_gap=float(gap(problem, run, least, relative=True)) if known else np.nan,
+        predicted_gap=float(gap_constant(problem, c) * np.sqrt(rest / problem.scale)),
+        predicted_relative_gap=float(gap_constant(problem, c, relative=True)),
+        bounds=gap_bounds(problem, start, step) if promised.hold else None,
+        notes=notes,
+    )
+
+
+def _effective_dimensions(problem: Problem) -> tuple[float, float]:
+    """Estimate d₂, and d_∞ from below, by the Gram matrix of independent rows of mean zero."""
+    n, gram, trace = problem.n, problem.gram, float(problem.scale)
+    off = gram[~np.eye(n, dtype=bool)]
+    square = float((off**2).mean()) if n > 1 else 0.0
+    excess = (float(np.linalg.eigvalsh(gram)[-1]) - trace) / n
+    tiny = np.finfo(float).eps * trace
+    return (
+        trace**2 / square if square > tiny**2 else np.inf,
+        trace / excess if excess > tiny else np.inf,
+    )
+
+
+# Reading
+
+
+class _Table(NamedTuple):
+    """Features with the names by which messages speak of rows and columns."""
+
+    values: NDArray[Any]
+    columns: Sequence[Any] | None = None
+    rows: Sequence[Any] | None = None
+    row_word: str = "row"
+
+    def row(self, i: int) -> str:
+        return f"{self.row_word} {i if self.rows is None else self.rows[i]}"
+
+    def column(self, j: int) -> str:
+        return f"column {j}" if self.columns is None else f"column {self.columns[j]!r}"
+
+
+def _table(X: Any, y: Any) -> tuple[_Table, NDArray[Any]]:
+    """Features, and labels as they are given."""
+    if isinstance(X, (str, os.PathLike)):
+        return _from_file(Path(X), y)
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        return _from_frame(X, y)
+    return _with_labels(_Table(np.asanyarray(X)), y)
+
+
+def _from_file(path: Path, y: Any) -> tuple[_Table, NDArray[Any]]:
+    if path.suffix == ".npy":
+        return _with_labels(_Table(np.load(path, mmap_mode="r")), y)
+    if path.suffix == ".csv":
+        return _from_csv(path, y)
+    raise ValueError(f"features must be in a .npy or .csv file, got {path.name!r}; load them first")
+
+
+def _with_labels(table: _Table, y: Any) -> tuple[_Table, NDArray[Any]]:
+    if isinstance(y, str):
+        raise TypeError(
+            f"labels can be named by a column, here {y!r}, only for a .csv file or a pandas frame; "
+            "give an array of labels"
+        )
+    values = table.values
+    if values.ndim != 2 or 0 in values.shape:
+        raise ValueError(
+            f"features must have shape (n, d), one example a row, got shape {values.shape}"
+        )
+    if values.dtype.kind in "OUS":
+        values = _parsed(values, table)
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"features must be real numbers, got dtype {values.dtype}")
+    n, d = values.shape
+    if n > d:
+        raise ValueError(
+            f"more rows than columns: n = {n} examples > d = {d} features, so the examples cannot "
+            f"all be fitted independently and the theory does not apply; keep at most {d} rows, or "
+            "add features"
+        )
+    return table._replace(values=values), np.asarray(y)
+
+
+def _from_frame(frame: Any, y: Any) -> tuple[_Table, NDArray[Any]]:
+    labels = y
+    if isinstance(y, str):
+        place = _column_index(list(frame.columns), y)
+        labels = frame.iloc[:, place].to_numpy()
+        frame = frame.drop(columns=y)
+    numeric = all(getattr(kind, "kind", "O") in "biuf" for kind in frame.dtypes)
+    values = frame.to_numpy() if numeric else frame.to_numpy(dtype=object)
+    rows = [repr(name) for name in frame.index]
+    return _with_labels(_Table(values, list(frame.columns), rows), labels)
+
+
+def _from_csv(path: Path, y: Any) -> tuple[_Table, NDArray[Any]]:
+    """Read line by line; a first line with any text in it is the header."""
+    first = next(_csv_lines(path), (0, []))[1]
+    if not first:
+        raise ValueError(f"{path.name} is empty")
+    header = any(_as_number(field) is None for field in first)
+    names = [field.strip() for field in first] if header else [str(j) for j in range(len(first))]
+    place = _column_index(names, y) if isinstance(y, str) else None
+    kept = [j for j in range(len(names)) if j != place]
+    values, labels, numbers = [], [], []
+    for number, fields in itertools.islice(_csv_lines(path), int(header), None):
+        if len(fields) != len(names):
+            raise ValueError(
+                f"{path.name}, line {number} has {len(fields)} fields, but the first line has "
+                f"{len(names)}; a field with a comma needs quotes"
+            )
+        row = [_as_number(fields[j]) for j in kept]
+        if None in row:
+            j = kept[row.index(None)]
+            column = [line[j] for _, line in _csv_lines(path) if len(line) > j][int(header) :]
+            _refuse_text(f"line {number}", f"column {names[j]!r}", fields[j], column)
+        values.append(np.array(row, dtype=np.float64))
+        numbers.append(number)
+        if place is not None:
+            labels.append(fields[place])
+    table = _Table(np.array(values), [names[j] for j in kept], numbers, "line")
+    return _with_labels(table, y if place is None else labels)
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield number (from 1) and fields of each line that is not blank."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+        file.seek(0)
+        reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
+        for fields in reader:
+            if any(field.strip() for field in fields):
+                yield reader.line_num, fields
+
+
+def _as_number(entry: Any) -> float | None:
+    """Return the number, NaN for a missing value, None for text."""
+    try:
+        return float(entry)
+    except (TypeError, ValueError):
+        return np.nan if str(entry).strip().lower() in _MISSING else None
+
+
+def _refuse_text(row: str, column: str, entry: Any, entries: Sequence[Any]) -> NoReturn:
+    """Say whether one entry or the whole column is not numeric."""
+    texts = sum(_as_number(other) is None for other in entries)
+    if 2 * texts > len(entries):
+        raise TypeError(
+            f"{column} holds text (e.g. {entry!r}), but features must be numbers; drop the "
+            "column, or turn it into numbers first, e.g. one 0/1 column a value "
+            "(pandas.get_dummies)"
+        )
+    raise TypeError(
+        f"{row}, {column} holds the text {entry!r} where a number is expected ({texts} such "
+        "entries in the column); correct it, or drop the row"
+    )
+
+
+def _column_index(names: list[Any], name: str) -> int:
+    if names.count(name) != 1:
+        shown = ", ".join(map(repr, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
+        often = "no column" if name not in names else "more than one column"
+        raise ValueError(f"{often} is called {name!r}; the columns are {shown}")
+    return names.index(name)
+
+
+def _parsed(values: NDArray[Any], table: _Table) -> Array:
+    """Array of objects or strings as numbers, None as missing."""
+    numbers = np.empty(values.shape)
+    for (i, j), entry in np.ndenumerate(values):
+        number = _as_number(entry)
+        if number is None:
+            _refuse_text(table.row(i), table.column(j), entry, values[:, j].tolist())
+        numbers[i, j] = number
+    return numbers
+
+
+# Checks
+
+
+def _scan(table: _Table) -> tuple[Array, list[str]]:
+    """Gram matrix and notes on the columns, in one pass over blocks of columns."""
+    n, d = table.values.shape
+    gram, offset = np.zeros((n, n)), 0.0
+    constant: list[int] = []
+    width = max(1, _NUMBERS // n)
+    for first in range(0, d, width):
+        block = np.asarray(table.values[:, first : first + width], dtype=np.float64)
+        _check_finite(block, first, table)
+        gram += block @ block.T
+        same = (block == block[0]).all(axis=0) if n > 1 else np.zeros(block.shape[1], dtype=bool)
+        constant.extend(first + np.flatnonzero(same))
+        offset += float((block[0, same] ** 2).sum())
+        _release(table.values)
+    notes = []
+    if constant:
+        share = offset / max(float(np.diag(gram).mean()), np.finfo(float).tiny)
+        shown = ", ".join(table.column(j) for j in constant[:3])
+        more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
+        notes.append(
+            f"{shown}{more}: constant. That is allowed: it adds the same amount to every inner "
+            f"product, here {100 * share:.4g} % of the mean squared length. Drop it (them) to come "
+            "nearer to orthogonality, keep it to let the neurons have a bias."
+        )
+    return gram, notes
+
+
+def _release(values: NDArray[Any]) -> None:
+    """Let go of the pages of a memory-mapped file that have been read."""
+    base: Any = values
+    while isinstance(base, np.ndarray):
+        base = base.base
+    read_only = getattr(values, "mode", None) == "r"
+    if isinstance(base, mmap.mmap) and read_only and hasattr(base, "madvise"):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+def _check_finite(block: Array, first: int, table: _Table) -> None:
+    finite = np.isfinite(block)
+    if finite.all():
+        return
+    i, j = (int(k) for k in np.argwhere(~finite)[0])
+    kind = "missing value" if np.isnan(block[i, j]) else "infinite value"
+    count = int((~finite[:, j]).sum())
+    raise ValueError(
+        f"{kind} in {table.row(i)}, {table.column(first + j)} ({count} of {len(block)} rows lack "
+        "a finite value in this column); fill it in, e.g. with the column's mean, or drop the "
+        f"{'row' if 2 * count < len(block) else 'column'}"
+    )
+
+
+def _check_rows(gram: Array, labels: Array, table: _Table) -> None:
+    """Refuse rows without a direction and rows with the same one."""
+    squares = np.diag(gram)
+    if (squares == 0).any():
+        raise ValueError(
+            f"{table.row(int(np.argmin(squares)))} holds only zeros: it has no direction and no "
+            "neuron can fit it; drop it"
+        )
+    cosine = gram / np.sqrt(np.outer(squares, squares))
+    pairs = np.argwhere(np.triu(np.abs(cosine) > 1 - 1e-12, 1))
+    if not len(pairs):
+        return
+    i, j = (int(k) for k in pairs[0])
+    factor = gram[i, j] / squares[i]
+    first, second = table.row(i), table.row(j)
+    count = f" ({len(pairs)} such pairs)" if len(pairs) > 1 else ""
+    relation = (
+        f"{first} and {second} are duplicates"
+        if abs(factor - 1) < 1e-9
+        else f"{second} is {factor:.4g} times {first}"
+    )
+    cure = (
+        f"their labels differ ({labels[i]:.4g} and {labels[j]:.4g}), so find out which is right "
+        "and drop the other"
+        if labels[i] != labels[j]
+        else "drop one of them"
+    )
+    raise ValueError(
+        f"{relation}{count}, so their predictions cannot be chosen independently; {cure}"
+    )
+
+
+def _checked_labels(raw: NDArray[Any], table: _Table, signs: Sequence[int]) -> Array:
+    """Labels as numbers, none zero, at least one that a neuron can reach."""
+    n = len(table.values)
+    if raw.shape != (n,):
+        raise ValueError(
+            f"labels must have shape ({n},), one a row of the features, got {raw.shape}"
+        )
+    labels = _label_numbers(raw, table)
+    if not np.isfinite(labels).all():
+        i = int(np.argmin(np.isfinite(labels)))
+        raise ValueError(
+            f"the label of {table.row(i)} is missing or infinite "
+            f"({int((~np.isfinite(labels)).sum())} in all); drop the row"
+        )
+    zero = labels == 0
+    if zero.any():
+        cure = (
+            "labels 0 and 1: use 2 * y - 1 to make them -1 and +1"
+            if set(labels) == {0.0, 1.0}
+            else "drop these rows, or shift all labels, e.g. by their mean"
+        )
+        raise ValueError(
+            f"the label of {table.row(int(np.argmax(zero)))} is 0 ({int(zero.sum())} in all), but "
+            f"its sign must say which neuron fits it; {cure}"
+        )
+    if not any((sign * labels > 0).any() for sign in signs):
+        raise ValueError(
+            f"all labels are {'positive' if labels[0] > 0 else 'negative'}, and the only neuron "
+            f"has the other sign, so it can fit none of them; use signs=({-signs[0]},) or (1, -1)"
+        )
+    return labels
+
+
+def _label_numbers(raw: NDArray[Any], table: _Table) -> Array:
+    if raw.dtype.kind in "biuf":
+        return raw.astype(np.float64)
+    if raw.dtype.kind not in "OUST":
+        raise TypeError(f"labels must be real numbers, got dtype {raw.dtype}")
+    numbers = [_as_number(label) for label in raw.tolist()]
+    if None not in numbers:
+        return np.array(numbers, dtype=np.float64)
+    texts = [str(label) for label in raw.tolist()]
+    kinds = sorted(set(texts))
+    if len(kinds) == 2:
+        raise TypeError(
+            f"labels are the classes {kinds[0]!r} and {kinds[1]!r}, not numbers; make them +1 and "
+            f"-1, e.g. numpy.where(labels == {kinds[0]!r}, 1, -1), and give that array"
+        )
+    i = numbers.index(None)
+    raise TypeError(
+        f"the label of {table.row(i)} is the text {texts[i]!r}; the labels have {len(kinds)} "
+        "different values and must be numbers: keep two classes as +1 and -1, or give the "
+        "quantity to be predicted"
+    )
+
+
+def _number(value: Any) -> str:
+    return "none" if np.isnan(value) else f"{float(value):.4g}".replace("inf", "∞")
+
+
+def _signs(problem: Problem) -> str:
+    return ", ".join(f"{sign:+.0f}" for sign in problem.signs)
