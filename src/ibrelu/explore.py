@@ -61,7 +61,7 @@ class Frame:
 
     @property
     def uri(self) -> str:
-        """The picture as a `data:` address."""
+        """The picture as an address that holds it whole."""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
 
 

@@ -115,7 +115,7 @@ def sweep(
     Returns
     -------
     xarray.Dataset
-        One variable an output, with dimensions (*grid names, "trial", *axes); attributes
+        One variable an output, with dimensions (grid names…, "trial", axes…); attributes
         ``measure``, ``seed``, ``trials``, ``block``, ``versions``, ``command``.
 
     Raises
