@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,20 +202,21 @@ def train_classifier(
     gram = gram_matrix(features)
     _check_examples(gram)
     seeds = _seeds(rng, features, labels)
-    start, start_products, generators = _start(features, m, scale, seeds)
-    training = _Training(gram, labels, gamma, eta, start)
-    first = training.loss()
-    rows = []
-    advance = _with_progress(training.advance, total, progress)
-    done = 0
-    for target in np.union1d(recorded, [total]):
-        advance(int(target) - done)
-        done = int(target)
-        if target in recorded:
-            rows.append((training.loss(), training.margins(), *training.spectrum(start_products)))
-    loss, margins, norm, block, whole = (
-        np.stack(column, axis=seeds.ndim) for column in zip(*rows, strict=True)
-    )
+    batch = seeds.shape
+    features, gram = (np.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (features, gram))
+    labels = np.broadcast_to(labels, (*batch, labels.shape[-1]))
+    generators, runs = np.empty(batch, dtype=object), []
+    with _progress_bar(total * seeds.size, progress) as count:
+        for index, seed in np.ndenumerate(seeds):
+            generators[index] = copy.deepcopy(generator(seed))
+            start = _start(features[index], m, scale, generator(seed))
+            training = _Training(gram[index], labels[index], gamma, eta, *start)
+            runs.append(_run(training, recorded, total, count))
+    columns = zip(*runs, strict=True)
+    shaped = [np.reshape(column, (*batch, *np.shape(column[0]))) for column in columns]
+    loss, norm, block, whole, margins, coefficients, status, risen = shaped
+    if (status == "diverged").any():
+        _warn_diverged(risen[status == "diverged"], gram, m, eta)
     return ClassifierRun(
         step=recorded,
         loss=loss,
@@ -222,85 +224,101 @@ def train_classifier(
         stable_rank=block,
         stable_rank_all=whole,
         margins=margins,
-        coefficients=training.coefficients,
-        status=_status(training, first, eta),
+        coefficients=coefficients,
+        status=status if batch else str(status),
         slope=gamma,
         _init_scale=scale,
         _generators=generators,
     )
 
 
-class _Training:
-    """State of gradient descent in span coordinates: arrays of shape (..., 2, n, m)."""
+def _run(
+    training: _Training, recorded: NDArray[np.int64], total: int, count: Callable[[int], object]
+) -> tuple[Any, ...]:
+    """Train to `total` steps; what was recorded, and how it ended, as `ClassifierRun` names it."""
+    first, done, records = training.loss(), 0, []
+    for target in np.union1d(recorded, [total]).tolist():
+        while done < target:
+            stride = min(target - done, _LONGEST)
+            training.advance(stride)
+            count(stride)
+            done += stride
+        if target in recorded:
+            records.append((training.loss(), *training.spectrum(), training.margins()))
+    last, smallest = training.loss(), training.margins().min()
+    status = "diverged" if last > first else "separated" if smallest > 0 else "unseparated"
+    columns = (np.array(column) for column in zip(*records, strict=True))
+    return (*columns, training.coefficients, status, (first, last))
 
-    def __init__(self, gram: Array, labels: Array, slope: float, step: float, start: Array) -> None:
-        n, m = start.shape[-2:]
-        self.m, self.slope, self.start = m, slope, start
-        self.labels = labels
-        self.gram = gram
-        self._gram = gram[..., None, :, :]
-        signed = _SIGNS * labels[..., None, :, None]
-        self._pull = np.ascontiguousarray(
-            np.broadcast_to(signed * step / (n * m), (*start.shape[:-1], 1))
-        )
-        # What every example's pull does to the others' pre-activations, up and down.
-        effect = signed.swapaxes(-1, -2) * self._gram * (step / (n * m))
-        self._up, self._down = np.maximum(effect, 0.0), np.minimum(effect, 0.0)
-        self._kernel = gram * labels[..., :, None] * labels[..., None, :] * (step / (n * m**2))
-        self.coefficients = np.zeros_like(start)
-        self.primal = start.copy()
+
+class _Training:
+    """State of one run in span coordinates: coefficients and pre-activations (2, n, m)."""
+
+    def __init__(
+        self, gram: Array, labels: Array, slope: float, step: float, start: Array, inner: Array
+    ) -> None:
+        _, n, m = start.shape
+        self.gram, self.labels, self.slope = gram, labels, slope
+        self.start, self.start_inner = start, inner
+        self.coefficients, self.primal = np.zeros_like(start), start.copy()
         self._slopes, self._gain = np.empty_like(start), np.empty_like(start)
         self._active = np.empty(start.shape, dtype=bool)
-        self._block, self._plain = _SHORTEST, 1
+        pull = step / (n * m) * _SIGNS * labels[:, None]
+        self._pull = pull
+        self._up = np.maximum(gram * pull.swapaxes(-1, -2), 0.0)
+        self._down = np.minimum(gram * pull.swapaxes(-1, -2), 0.0)
+        self._kernel = step / (n * m**2) * gram * np.outer(labels, labels)
+        self._block = self._wait = _SHORTEST
 
     def margins(self) -> Array:
         outputs = np.maximum(self.primal, self.slope * self.primal).mean(axis=-1)
-        return np.asarray(self.labels * (outputs[..., 0, :] - outputs[..., 1, :]))
+        return np.asarray(self.labels * (outputs[0] - outputs[1]))
 
-    def loss(self) -> Array:
-        return np.asarray(np.logaddexp(0.0, -self.margins()).mean(axis=-1))
+    def loss(self) -> float:
+        return float(np.logaddexp(0.0, -self.margins()).mean())
 
     def advance(self, count: int) -> None:
-        """Take `count` steps, by blocks on a frozen pattern wherever these are proven right."""
+        """Take `count` steps, in blocks on a frozen pattern wherever these are proven right."""
         while count > 0:
             block = min(self._block, count)
-            if block >= _SHORTEST and self._frozen_block(block):
-                self._block, self._plain = min(2 * self._block, _LONGEST), 1
-            else:
-                if block >= _SHORTEST:
-                    self._block = max(self._block // 4, _SHORTEST)
-                    self._plain = min(2 * self._plain, 1024)
-                block = min(max(self._plain, 1), count)
+            if block < _SHORTEST:
                 self._plain_steps(block)
+            elif self._frozen_steps(block):
+                self._block, self._wait = min(2 * self._block, _LONGEST), _SHORTEST
+            else:
+                block = min(self._wait, count)
+                self._plain_steps(block)
+                self._block = max(self._block // 4, _SHORTEST)
+                self._wait = min(2 * self._wait, _LONGEST // 8)
             count -= block
 
     def _plain_steps(self, count: int) -> None:
-        sums, pull = np.empty(self.primal.shape[:-1]), np.empty_like(self._pull)
-        factor = np.empty(sums.shape[:-2] + sums.shape[-1:])
-        scale = self.labels / self.m
+        _, n, m = self.start.shape
+        sums, factor, pull = np.empty((2, n)), np.empty(n), np.empty_like(self._pull)
+        scale = self.labels / m
         for _ in range(count):
             self._set_slopes()
-            np.einsum("...r,...r->...", self._slopes, self.primal, out=sums)
-            np.subtract(sums[..., 1, :], sums[..., 0, :], out=factor)
+            np.einsum("jir,jir->ji", self._slopes, self.primal, out=sums)
+            np.subtract(sums[1], sums[0], out=factor)
             np.multiply(factor, scale, out=factor)
             expit(factor, out=factor)
-            np.multiply(self._pull, factor[..., None, :, None], out=pull)
+            np.multiply(self._pull, factor[:, None], out=pull)
             np.multiply(self._slopes, pull, out=self._gain)
             np.add(self.coefficients, self._gain, out=self.coefficients)
             self._set_primal()
 
-    def _frozen_block(self, count: int) -> bool:
+    def _frozen_steps(self, count: int) -> bool:
         """Take `count` steps if no pre-activation can change sign in them, else none."""
         self._set_slopes()
-        kernel = self._kernel * (self._slopes @ self._slopes.swapaxes(-1, -2)).sum(axis=-3)
-        minus = -self.margins()[..., None]
+        kernel = self._kernel * (self._slopes @ self._slopes.swapaxes(-1, -2)).sum(axis=0)
+        minus = -self.margins()
         factor, change, total = np.empty_like(minus), np.empty_like(minus), np.zeros_like(minus)
         for _ in range(count):
             expit(minus, out=factor)
             np.add(total, factor, out=total)
-            np.matmul(kernel, factor, out=change)
+            np.dot(kernel, factor, out=change)
             np.subtract(minus, change, out=minus)
-        gain = self._slopes * total[..., None, :, :]
+        gain = self._slopes * total[:, None]
         lowest, highest = self.primal + self._down @ gain, self.primal + self._up @ gain
         if not np.where(self._active, lowest > 0, highest <= 0).all():
             return False
@@ -315,23 +333,19 @@ class _Training:
         self._slopes += self.slope
 
     def _set_primal(self) -> None:
-        np.matmul(self._gram, self.coefficients, out=self.primal)
+        np.matmul(self.gram, self.coefficients, out=self.primal)
         self.primal += self.start
 
-    def spectrum(self, start_products: Array) -> tuple[Array, Array, Array]:
+    def spectrum(self) -> tuple[float, Array, float]:
         """Norm and stable ranks of W (by sign, and whole) from its inner products W Wᵀ."""
-        c = _side_by_side(self.coefficients)
-        cross = c.swapaxes(-1, -2) @ _side_by_side(self.start)
-        products = start_products + cross + _side_by_side(self.primal).swapaxes(-1, -2) @ c
-        m = self.m
-        blocks = np.stack([products[..., :m, :m], products[..., m:, m:]], axis=-3)
-        block_trace = np.trace(blocks, axis1=-2, axis2=-1)
-        trace = block_trace.sum(axis=-1)
-        return (
-            np.sqrt(trace),
-            block_trace / np.linalg.eigvalsh(blocks)[..., -1],
-            np.asarray(trace / np.linalg.eigvalsh(products)[..., -1]),
-        )
+        c, m = np.hstack([*self.coefficients]), self.start.shape[-1]
+        start, primal = np.hstack([*self.start]), np.hstack([*self.primal])
+        inner = self.start_inner + c.T @ start + primal.T @ c
+        blocks = np.stack([inner[:m, :m], inner[m:, m:]])
+        traces = np.trace(blocks, axis1=-2, axis2=-1)
+        ranks = traces / np.linalg.eigvalsh(blocks)[:, -1]
+        whole = traces.sum() / np.linalg.eigvalsh(inner)[-1]
+        return float(np.sqrt(traces.sum())), ranks, float(whole)
 
 
 def log_steps(steps: int, per_decade: int = 10) -> NDArray[np.int64]:
@@ -466,34 +480,16 @@ def normalized_margins(run: ClassifierRun) -> Array:
     return np.asarray(run.margins / run.norm[..., None])
 
 
-def _start(
-    features: Array, m: int, scale: float, seeds: NDArray[np.object_]
-) -> tuple[Array, Array, NDArray[np.object_]]:
-    """Draw Gaussian weights by blocks; keep only what training needs of them.
-
-    That is pre-activations (..., 2, n, m), inner products (..., 2m, 2m), and the generators (...)
-    as they were, to draw the same weights again.
-    """
-    batch, (n, d) = seeds.shape, features.shape[-2:]
-    primal, products = np.zeros((*batch, n, 2 * m)), np.zeros((*batch, 2 * m, 2 * m))
-    generators = np.empty(batch, dtype=object)
+def _start(X: Array, m: int, scale: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Pre-activations (2, n, m) and inner products (2m, 2m) of Gaussian weights."""
+    n, d = X.shape
+    primal, inner = np.zeros((n, 2 * m)), np.zeros((2 * m, 2 * m))
     rows = max(1, _DRAWN // (2 * m))
-    for index, seed in np.ndenumerate(seeds):
-        rng = generator(seed)
-        generators[index] = copy.deepcopy(rng)
-        examples = np.broadcast_to(features, (*batch, n, d))[index]
-        for first in range(0, d, rows):
-            weights = scale * rng.standard_normal((min(rows, d - first), 2 * m))
-            primal[index] += examples[:, first : first + rows] @ weights
-            products[index] += weights.T @ weights
-    split = np.moveaxis(primal.reshape(*batch, n, 2, m), -2, -3)
-    return np.ascontiguousarray(split), products, generators
-
-
-def _side_by_side(array: Array) -> Array:
-    """All neurons of an array (..., 2, n, m) in one axis, shape (..., n, 2m)."""
-    n, m = array.shape[-2:]
-    return np.moveaxis(array, -3, -2).reshape(*array.shape[:-3], n, 2 * m)
+    for first in range(0, d, rows):
+        weights = scale * rng.standard_normal((min(rows, d - first), 2 * m))
+        primal += X[:, first : first + rows] @ weights
+        inner += weights.T @ weights
+    return np.stack([primal[:, :m], primal[:, m:]]), inner
 
 
 def _seeds(rng: Seed | Sequence[Seed], features: Array, labels: Array) -> NDArray[np.object_]:
@@ -509,47 +505,30 @@ def _seeds(rng: Seed | Sequence[Seed], features: Array, labels: Array) -> NDArra
     return np.broadcast_to(seeds, batch)
 
 
-def _status(training: _Training, first: Array, step: float) -> Any:
-    last = training.loss()
-    separated = (training.margins() > 0).all(axis=-1)
-    status = np.where(separated, "separated", "unseparated")
-    rose = last > first
-    if rose.any():
-        n = training.labels.shape[-1]
-        safe = float((4 * n * training.m / np.linalg.eigvalsh(training.gram)[..., -1]).min())
-        worst = np.argmax(np.where(rose, last, -1.0))
-        warnings.warn(
-            f"{rose.sum()} of {rose.size} runs diverged: the loss ended at {last.flat[worst]:.4g}, "
-            f"above {first.flat[worst]:.4g} where it started; the step {step:.4g} is too large for "
-            f"these data, try one below {min(safe, step / 2):.4g}",
-            stacklevel=3,
-        )
-        status = np.where(rose, "diverged", status)
-    return status if status.ndim else str(status)
+def _warn_diverged(losses: Array, gram: Array, m: int, step: float) -> None:
+    safe = float((4 * gram.shape[-1] * m / np.linalg.eigvalsh(gram)[..., -1]).min())
+    first, last = losses[np.argmax(losses[:, 1])]
+    warnings.warn(
+        f"{len(losses)} run(s) diverged: the loss ended at {last:.4g}, above {first:.4g} where it "
+        f"started, because the step {step:.4g} is too large for these data; try one below "
+        f"{min(safe, step / 2):.4g}",
+        stacklevel=3,
+    )
 
 
-def _with_progress(
-    advance: Callable[[int], None], total: int, progress: bool | None
-) -> Callable[[int], None]:
-    """`advance` in short strides, with a progress bar where one is wanted and tqdm is there."""
+@contextmanager
+def _progress_bar(total: int, wanted: bool | None) -> Iterator[Callable[[int], object]]:
+    """Give a function that counts steps; with a bar where one is wanted and tqdm is installed."""
     try:
         from tqdm import tqdm
     except ImportError:
-        if progress:
+        if wanted:
             raise ImportError("progress=True needs tqdm: pip install tqdm") from None
-        return advance
-    hidden = None if progress is None else not progress
-    bar = tqdm(total=total, unit="step", disable=hidden, delay=0 if progress else 1)
-
-    def with_bar(count: int) -> None:
-        for first in range(0, count, _LONGEST):
-            stride = min(_LONGEST, count - first)
-            advance(stride)
-            bar.update(stride)
-        if bar.n >= total:
-            bar.close()
-
-    return with_bar
+        yield lambda steps: None
+        return
+    hidden = None if wanted is None else not wanted  # None: hidden unless on a terminal
+    with tqdm(total=total, unit="step", disable=hidden, delay=0 if wanted else 1) as bar:
+        yield bar.update
 
 
 def _checked_features(X: ArrayLike | None) -> Array:
