@@ -153,9 +153,11 @@ class Report:
                 "another pattern than the theorems', so their limit and their gap do not describe "
                 "it."
             )
+        smaller = f"; c below {_number(self.largest_safe_c)} is a safe step"
         return (
             f"{before} that it is stuck at a stationary point which is not a global minimum, the "
-            "failure that the theorems exclude only where their conditions hold."
+            "failure that the theorems exclude only where their conditions hold"
+            f"{smaller if self.c > self.largest_safe_c else ''}."
         )
 
     @property
@@ -374,6 +376,13 @@ def report(
         notes.append(
             f"all labels are {'positive' if labels[0] > 0 else 'negative'}: there is no pattern to "
             "predict beyond that; subtract the mean label if both signs make sense"
+        )
+    shortest = int(np.argmin(np.diag(gram)))
+    if gram[shortest, shortest] < 0.01 * problem.scale:
+        notes.append(
+            f"{table.row(shortest)} is short: its squared length is "
+            f"{_number(gram[shortest, shortest])}, the mean is {_number(problem.scale)}; it spoils "
+            "κ and the conditions, so divide each row by its length, or drop it"
         )
     start = all_active(problem, positive_number("scale", scale) * float(np.abs(labels).min()))
     return _measured(problem, table, start, positive_number("c", c), max_steps, tuple(notes))
@@ -597,17 +606,22 @@ def _scan(table: _Table) -> tuple[Array, list[str]]:
         constant.extend(first + np.flatnonzero(same))
         offset += float((block[0, same] ** 2).sum())
         _release(table.values)
-    notes = []
-    if constant:
-        share = offset / max(float(np.diag(gram).mean()), np.finfo(float).tiny)
-        shown = ", ".join(table.column(j) for j in constant[:3])
-        more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
-        notes.append(
-            f"{shown}{more}: constant. That is allowed: it adds the same amount to every inner "
-            f"product, here {100 * share:.4g} % of the mean squared length. Drop it (them) to come "
-            "nearer to orthogonality, keep it to let the neurons have a bias."
-        )
-    return gram, notes
+    share = offset / max(float(np.diag(gram).mean()), np.finfo(float).tiny)
+    return gram, _column_notes([table.column(j) for j in constant], share)
+
+
+def _column_notes(constant: list[str], share: float) -> list[str]:
+    """Note on constant columns and their share of the mean squared length."""
+    if not constant:
+        return []
+    listed = ", ".join(constant[:3]) + (", …" if len(constant) > 3 else "")
+    if share == 0:
+        return [f"{len(constant)} column(s) hold only zeros ({listed}): they change nothing"]
+    return [
+        f"{len(constant)} column(s) are constant ({listed}). That is allowed: they add the same to "
+        f"every inner product, here {100 * share:.4g} % of the mean squared length. Drop them to "
+        "come nearer to orthogonality; keep one to give the neurons a bias"
+    ]
 
 
 def _release(values: NDArray[Any]) -> None:
