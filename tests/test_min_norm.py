@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -345,6 +345,7 @@ def test_bound_without_search_stays_below_the_minimum(monkeypatch):
     assert unproved > 0
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10**6), reach=st.sampled_from([1e-3, 0.1, 10.0]))
 def test_no_feasible_change_lowers_the_norm(seed, reach):
     rng = np.random.default_rng(seed)
@@ -443,21 +444,34 @@ def test_both_neurons_select_and_the_mask_joins_them():
 # The solver
 
 
-def coupled_program(seed, n=30):
-    """A badly conditioned program, on which exchanging every wrong sign at once can cycle."""
+def cycling_program(seed, n=5):
+    """A badly conditioned program on which exchanging every wrong sign at once cycles."""
     rng = np.random.default_rng(seed)
     factor = rng.standard_normal((n, n)) * np.geomspace(1, 1e-2, n)
     return factor @ factor.T + 1e-4 * np.eye(n), rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_pivoting_ends_on_badly_conditioned_programs(seed):
-    matrix, level = coupled_program(seed)
+def exchanges_until_done(matrix, level, most=1000):
+    active = np.zeros(len(level), dtype=bool)
+    for rounds in range(most):
+        mu, on = np.zeros(len(level)), np.flatnonzero(active)
+        mu[on] = np.linalg.solve(matrix[np.ix_(on, on)], level[on])
+        wrong = np.where(active, mu, matrix @ mu - level) > 1e-12
+        if not wrong.any():
+            return rounds
+        active ^= wrong
+    return most
+
+
+@pytest.mark.parametrize("seed", [16, 170, 225, 243, 316])
+def test_pivoting_ends_where_plain_exchange_cycles(seed):
+    matrix, level = cycling_program(seed)
+    assert exchanges_until_done(matrix, level) == 1000
     every = np.ones((1, len(level)), dtype=bool)
     found, active = module._bounded(matrix[None], level[None], every, ~every)
     factor = np.linalg.cholesky(matrix)
     mu, _ = nnls(factor.T, np.linalg.solve(factor, -level))
-    np.testing.assert_allclose(found[0], -mu, atol=1e-7 * mu.max())
+    np.testing.assert_allclose(found[0], -mu, atol=1e-9 * mu.max())
     np.testing.assert_array_equal(active[0], mu > 0)
 
 

@@ -3,7 +3,7 @@ r"""The minimum-norm network among all networks that fit best: the other end of 
 A neuron of sign :math:`s` *owns* the labels of its sign; every other neuron should be silent
 there. With one sign the problem is a strictly convex quadratic program. With both it is a union
 of convex pieces, for which a pair of duals is either a proof of optimality or a lower bound.
-Everything below is built on one solver, :func:`_bounded`, for
+Everything below is built on one solver, ``_bounded``, for
 
 .. math:: \min_\mu\ \tfrac12 \mu^\top S \mu - c^\top \mu
           \quad\text{with}\quad \mu_i \le 0 \text{ where } i \text{ is bounded, free elsewhere.}
@@ -28,7 +28,7 @@ from ibrelu.problem import Problem
 Pieces: TypeAlias = NDArray[np.int64]
 
 _SMALL = 64  # up to here a batch is solved at once; above, each problem by its own factorisations
-_BATCH_ENTRIES = 2**24  # matrix entries a batch holds at a time (128 MB)
+_BATCH_ENTRIES = 2**18  # matrix entries solved at a time: 2 MB stay in the cache
 _SEARCH = 12  # the largest number of examples for which branch and bound always finishes
 _ROUNDING = 1e-12  # relative size below which a sign is rounding error
 _PROOF = 1e-9  # relative difference of squared norm and squared bound that counts as none
@@ -147,9 +147,11 @@ def min_norm(problem: Problem) -> MinNorm:
         )
     n, batch = problem.n, problem.batch_shape
     labels = problem.labels.reshape(-1, n)
-    signs, column, counts = np.unique(problem.signs, return_inverse=True, return_counts=True)
+    signs = np.array(sorted(set(problem.signs.tolist())))
+    of_sign = problem.signs[:, None] == signs
+    column, counts = of_sign.argmax(axis=-1), of_sign.sum(axis=0, dtype=np.float64)
     own = np.asarray(labels[..., None] * signs > 0)
-    fit = _Fit(problem.gram.reshape(-1, n, n), np.abs(labels), own, counts.astype(np.float64))
+    fit = _Fit(problem.gram.reshape(-1, n, n), np.abs(labels), own, counts)
 
     alpha, beta, image = best = _decoupled(fit)
     bound = _dual_bound(fit, best)
@@ -387,14 +389,17 @@ def _eliminate(
 ) -> tuple[Array, Mask]:
     """Solve one large problem: eliminate the free unknowns once, then pivot on the others."""
     free, rest = np.flatnonzero(~bounded[0]), np.flatnonzero(bounded[0])
-    factor = cholesky(matrix[0][np.ix_(free, free)], lower=True, check_finite=False)
-    cross = solve_triangular(factor, matrix[0][np.ix_(free, rest)], lower=True, check_finite=False)
-    inner = solve_triangular(factor, level[0, free], lower=True, check_finite=False)
-    schur = matrix[0][np.ix_(rest, rest)] - cross.T @ cross
+    rows = matrix[0][free]
+    factor = cholesky(rows[:, free], lower=True, overwrite_a=True, check_finite=False)
+    right = np.column_stack([rows[:, rest], level[0, free]])
+    right = solve_triangular(factor, right, lower=True, overwrite_b=True, check_finite=False)
+    cross, inner = right[:, :-1], right[:, -1]
+    schur = matrix[0][rest][:, rest] - cross.T @ cross
     reduced = level[:, rest] - cross.T @ inner
     multipliers, active = np.zeros(level.shape), ~bounded
+    begin = start[:, rest] | (reduced < -_ROUNDING * scale)
     multipliers[:, rest], active[:, rest] = _pivot(
-        schur[None], reduced, bounded[:, rest], start[:, rest], scale
+        schur[None], reduced, bounded[:, rest], begin, scale
     )
     inner = inner - cross @ multipliers[0, rest]
     multipliers[0, free] = solve_triangular(
@@ -413,23 +418,25 @@ def _pivot(
     """
     total, n = level.shape
     multipliers, active = np.zeros(level.shape), start | ~bounded
+    diagonal = np.einsum("bii->bi", matrix)
     fewest, patience = np.full(total, n + 1), np.full(total, 3)
     live = np.arange(total)
     for _ in range(100 + 20 * n):
         part = matrix[live] if len(live) < total else matrix
-        multipliers[live] = _solve_on(part, level[live], active[live])
-        slack = _times(part, multipliers[live]) - level[live]
-        sign = np.where(active[live], multipliers[live] * np.einsum("bii->bi", part), slack)
+        found = _solve_on(part, level[live], active[live])
+        slack = _times(part, found) - level[live]
+        sign = np.where(active[live], found * diagonal[live], slack)
         wrong = bounded[live] & (sign > _ROUNDING * scale[live])
-        count = wrong.sum(axis=-1)
-        fell = count < fewest[live]
-        fewest[live] = np.where(fell, count, fewest[live])
-        patience[live] = np.where(fell, 3, patience[live] - 1)
-        last = np.where(wrong, np.arange(n), -1).max(axis=-1, initial=-1, keepdims=True)
-        active[live] ^= np.where(patience[live, None] > 0, wrong, np.arange(n) == last)
-        live = live[count > 0]
+        multipliers[live] = found
+        unsettled = wrong.any(axis=-1)
+        live, wrong = live[unsettled], wrong[unsettled]
         if not len(live):
             return multipliers, active
+        count = wrong.sum(axis=-1)
+        patience[live] = np.where(count < fewest[live], 3, patience[live] - 1)
+        fewest[live] = np.minimum(fewest[live], count)
+        last = np.where(wrong, np.arange(n), -1).max(axis=-1, keepdims=True)
+        active[live] ^= wrong & ((patience[live, None] > 0) | (np.arange(n) == last))
     warnings.warn(
         f"minimum norm: {len(live)} of {total} programs did not settle; the Gram matrix is "
         "probably close to singular (see kkt_residual)",
@@ -441,14 +448,17 @@ def _pivot(
 
 def _solve_on(matrix: Array, level: Array, active: Mask) -> Array:
     """Solve S μ = c on the active unknowns, μ = 0 elsewhere."""
-    if level.shape[-1] <= _SMALL:
-        pair = active[:, :, None] & active[:, None, :]
-        padded = np.where(pair, matrix, np.eye(level.shape[-1]))
-        right = np.where(active, level, 0.0)
-        return np.asarray(np.linalg.solve(padded, right[..., None])[..., 0])
     multipliers = np.zeros(level.shape)
-    for b, on in enumerate(active):
-        rows = np.flatnonzero(on)
-        factor = cho_factor(matrix[b][np.ix_(rows, rows)], check_finite=False)
-        multipliers[b, rows] = cho_solve(factor, level[b, rows], check_finite=False)
-    return multipliers
+    if len(level) == 1:
+        rows = np.flatnonzero(active[0])
+        block, right = matrix[0][rows][:, rows], level[0, rows]
+        if len(rows) <= _SMALL:
+            multipliers[0, rows] = np.linalg.solve(block, right)
+        else:
+            factor = cho_factor(block, overwrite_a=True, check_finite=False)
+            multipliers[0, rows] = cho_solve(factor, right, check_finite=False)
+        return multipliers
+    padded = matrix * (active[:, :, None] & active[:, None, :])
+    np.einsum("bii->bi", padded)[...] += ~active
+    np.copyto(multipliers, level, where=active)
+    return np.asarray(np.linalg.solve(padded, multipliers[..., None])[..., 0])
