@@ -315,25 +315,37 @@ def test_certificate_holds_in_high_dimension():
     np.testing.assert_allclose(min_norm(problem).alpha, decoupled(problem)[0], atol=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_twelve_examples_are_always_proved(seed):
-    result = min_norm(gaussian_problem(12, 13, PAIR, seed))
-    assert result.optimal
-    np.testing.assert_allclose(result.lower_bound, result.norm, rtol=1e-9)
+@pytest.mark.parametrize(("n", "d"), [(12, 12), (12, 13), (20, 24), (40, 100)])
+def test_search_proves_what_the_certificate_cannot(n, d):
+    for seed in range(3):
+        result = min_norm(gaussian_problem(n, d, PAIR, seed))
+        assert result.optimal
+        np.testing.assert_allclose(result.lower_bound, result.norm, rtol=1e-9)
+
+
+def test_room_for_search_suffices_for_a_whole_tree_of_twelve_examples():
+    whole_tree = 2 ** (12 + 1) - 2
+    assert whole_tree * (2 * 12) ** 2 <= module._SEARCH_ENTRIES
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_beyond_the_search_a_better_network_and_its_bound_remain(seed):
+def test_more_room_for_search_only_raises_the_bound(seed, monkeypatch):
     problem = gaussian_problem(20, 22, PAIR, seed)
-    result = min_norm(problem)
-    assert result.lower_bound <= result.norm
-    assert result.norm**2 < squared_norm(problem, decoupled(problem)[0])
-    assert result.optimal == (result.norm < result.lower_bound * (1 + 1e-9))
-    np.testing.assert_allclose(problem.predictions(result.beta), problem.labels, atol=1e-10)
+    minimum, bounds = min_norm(problem), []
+    for nodes in (0, 2, 4, 8):
+        monkeypatch.setattr(module, "_SEARCH_ENTRIES", nodes * 40**2)
+        result = min_norm(problem)
+        assert minimum.norm <= result.norm * (1 + 1e-9)
+        assert result.optimal == (result.norm < result.lower_bound * (1 + 1e-10))
+        assert result.norm**2 < squared_norm(problem, decoupled(problem)[0])
+        np.testing.assert_allclose(problem.predictions(result.beta), problem.labels, atol=1e-10)
+        bounds.append(float(result.lower_bound))
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[-1] <= minimum.norm * (1 + 1e-9)
 
 
 def test_bound_without_search_stays_below_the_minimum(monkeypatch):
-    monkeypatch.setattr(module, "_SEARCH", 0)
+    monkeypatch.setattr(module, "_SEARCH_ENTRIES", 0)
     unproved = 0
     for problem in small_pairs(lambda n: (n + 1, n + 2), seeds=5):
         result, minimum = min_norm(problem), enumerated_norm(problem)

@@ -29,7 +29,7 @@ Pieces: TypeAlias = NDArray[np.int64]
 
 _SMALL = 64  # up to here a batch is solved at once; above, each problem by its own factorisations
 _BATCH_ENTRIES = 2**18  # matrix entries solved at a time: 2 MB stay in the cache
-_SEARCH = 12  # the largest number of examples for which branch and bound always finishes
+_SEARCH_ENTRIES = 2**23  # matrix entries that branch and bound may solve; n ≤ 12 never needs more
 _ROUNDING = 1e-12  # relative size below which a sign is rounding error
 _PROOF = 1e-9  # relative difference of squared norm and squared bound that counts as none
 
@@ -91,8 +91,9 @@ def min_norm(problem: Problem) -> MinNorm:
 
     **Two neurons** (+1, -1): not convex. The *decoupled* network, one such program a neuron, is
     the minimum if :math:`\alpha^\oplus_i \ge |\alpha^\ominus_i|` on P and the reverse on N (ours).
-    Where that fails, the convex hull of the problem gives a lower bound, and two descents over
-    its pieces a better network; up to n = 12 branch and bound finishes the proof.
+    Where that fails, the convex hull of the problem gives a lower bound, two descents over its
+    pieces a better network, and branch and bound finishes the proof: always for n ≤ 12, and
+    nearly always beyond (tens of nodes); if its room ends first, `optimal` is False.
 
     **More neurons**: neurons of one sign share equally. That is proved to be the minimum if the
     duals pass the check above (each divided by its sign's number of neurons) and, where several
@@ -225,16 +226,12 @@ def _dual_feasible(own: Mask, alpha: Array) -> Mask:
 
 def _search(fit: _Fit) -> tuple[_Network, Array]:
     """Best network found for one problem that is not decoupled, and a bound of its square."""
-    n = fit.size.shape[-1]
-    hull = _on_pieces(fit, np.full((1, n), _EITHER))
-    bound = _dual_bound(fit, hull)
-    best = _descend(fit, np.full((1, n), _SILENT))
+    hull = _on_pieces(fit, np.full(fit.size.shape, _EITHER))
+    best = _descend(fit, np.full(fit.size.shape, _SILENT))
     best = _better(fit, best, _descend(fit, _pieces_of(fit, hull)))
-    proved = best.square(fit) - bound <= _PROOF * best.square(fit)
-    if n <= _SEARCH and fit.counts.max() == 1 and not proved:
-        best = _branch_and_bound(fit, best)
-        bound = best.square(fit)
-    return best, bound
+    if fit.counts.max() == 1:
+        return _branch_and_bound(fit, best, hull)
+    return best, _dual_bound(fit, hull)
 
 
 def _descend(fit: _Fit, pieces: Pieces) -> _Network:
@@ -256,20 +253,29 @@ def _descend(fit: _Fit, pieces: Pieces) -> _Network:
         best = after
 
 
-def _branch_and_bound(fit: _Fit, best: _Network) -> _Network:
-    """Proven minimum over all pieces: every open node of a level is solved in one batch."""
-    nodes = np.full(fit.size.shape, _EITHER)
-    while len(nodes):
-        hull = _on_pieces(fit, nodes)
-        lower = hull.square(fit) < best.square(fit) * (1 - 1e-2 * _PROOF)
+def _branch_and_bound(fit: _Fit, best: _Network, hull: _Network) -> tuple[_Network, Array]:
+    """Search the pieces from the hull of all: the nodes of a level are solved in one batch.
+
+    Each level decides the piece of the example that its node's network misses most. Ends with the
+    proven minimum, or out of room with the lowest bound of the nodes still open.
+    """
+    nodes, room = np.full(fit.size.shape, _EITHER), _SEARCH_ENTRIES // (2 * fit.size.size) ** 2
+    while True:
+        square = hull.square(fit)
         missed = np.abs(_fitted(fit, hull) - fit.size)
         fits = missed.max(axis=-1) <= _PROOF * fit.size.max()
-        for b in np.flatnonzero(lower & fits):
-            best = _better(fit, best, _descend(fit, _pieces_of(fit, hull.part(slice(b, b + 1)))))
-        worst = missed[lower & ~fits].argmax(axis=-1)
-        nodes = np.repeat(nodes[lower & ~fits], 2, axis=0)
+        if fits.any():
+            lowest = int(np.where(fits, square, np.inf).argmin())
+            found = _pieces_of(fit, hull.part(slice(lowest, lowest + 1)))
+            best = _better(fit, best, _descend(fit, found))
+        is_open = ~fits & (square < best.square(fit) * (1 - 1e-2 * _PROOF))
+        worst = missed[is_open].argmax(axis=-1)
+        room -= 2 * len(worst)
+        if not len(worst) or room < 0:
+            return best, np.minimum(best.square(fit), square[is_open].min(initial=np.inf))
+        nodes = np.repeat(nodes[is_open], 2, axis=0)
         nodes[np.arange(len(nodes)), np.repeat(worst, 2)] = np.tile([_SILENT, _BOTH], len(worst))
-    return best
+        hull = _on_pieces(fit, nodes)
 
 
 def _on_pieces(fit: _Fit, pieces: Pieces) -> _Network:
