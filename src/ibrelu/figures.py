@@ -68,8 +68,8 @@ _STYLE: Any = {
     "ytick.color": "#8a8a8a",
     "xtick.labelcolor": "#333333",
     "ytick.labelcolor": "#333333",
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
     "lines.linewidth": 1.6,
     "lines.markersize": 6,
     "grid.color": "#e6e6e6",
@@ -196,8 +196,8 @@ def primal_dual_portrait(
         axes.lines[-1].set_label("min_norm")
         _key(axes, flow is not None)
         axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
-        axes.set_xlabel(r"dual  $\|\lambda\|_1\,\alpha_i$")
-        axes.set_ylabel(r"primal  $\beta_i$")
+        axes.set_xlabel("dual  ‖λ‖₁ αᵢ")
+        axes.set_ylabel("primal  βᵢ")
     return figure
 
 
@@ -227,15 +227,14 @@ def _corner(axes: Axes, low: float, high: float) -> None:
     axes.plot([low, 0, 0], [0, 0, low], color=gray, lw=3, solid_joinstyle="miter", zorder=2)
     axes.lines[-1].set_label("corner")
     axes.annotate(
-        "overshoot", (low, 0), (9, -17), textcoords="offset points", color="#7a6a55", fontsize=10
+        "overshoot", (low, 0), (9, -17), textcoords="offset points", color="#7a6a55", zorder=2.5
     )
     axes.annotate(
-        "the corner\n$\\alpha_i\\,\\beta_i = 0$",
+        "the corner\nαᵢ βᵢ = 0",
         (0, low),
         (9, 7),
         textcoords="offset points",
         color=gray,
-        fontsize=10,
         linespacing=1.5,
     )
 
@@ -272,8 +271,8 @@ def _flow_paths(axes: Axes, scale: float, flow: Flow, end: tuple[Array, Array], 
 def _key(axes: Axes, with_flow: bool) -> None:
     """Name the marks in the quadrant α < 0 < β, where nothing lives."""
     rows = [
-        ("o", "positive", "descent, $y_i > 0$"),
-        ("s", "negative", "descent, $y_i < 0$"),
+        ("o", "positive", "descent, yᵢ > 0"),
+        ("s", "negative", "descent, yᵢ < 0"),
         ("D", "flow", "gradient flow"),
         ("x", "min_norm", "minimum norm"),
     ]
@@ -325,7 +324,25 @@ def activation_raster(
             if neurons is not None:
                 axes.set_title(neurons[k])
         panels[0, 0].set_ylabel("examples, sorted by label")
+        _name_rows(panels[0, -1], int((labels > 0).sum()), len(labels))
     return figure
+
+
+def _name_rows(axes: Axes, first_negative: int, n: int) -> None:
+    for sign, words, rows in (
+        ("positive", "yᵢ > 0", (0, first_negative)),
+        ("negative", "yᵢ < 0", (first_negative, n)),
+    ):
+        if rows[0] < rows[1]:
+            axes.annotate(
+                words,
+                (1, sum(rows) / 2),
+                (4, 0),
+                color=COLORS[sign],
+                va="center",
+                xycoords=("axes fraction", "data"),
+                textcoords="offset points",
+            )
 
 
 def _last_width(steps: Array) -> float:
@@ -341,19 +358,6 @@ def _raster_panel(axes: Axes, lit: Mask, labels: Array, edges: Array) -> None:
         path = Path.make_compound_path(*boxes) if boxes else Path(np.empty((0, 2)))
         axes.add_patch(PathPatch(path, facecolor=COLORS[sign], lw=0, label=sign))
     axes.axhline(first_negative, color="white", lw=2.5)
-    for sign, words, middle in (
-        ("positive", "$y_i > 0$", first_negative / 2),
-        ("negative", "$y_i < 0$", (first_negative + n) / 2),
-    ):
-        axes.annotate(
-            words,
-            (1, middle),
-            (4, 0),
-            color=COLORS[sign],
-            va="center",
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-        )
     if edges[-1] > 200:
         axes.set_xscale("symlog", linthresh=1)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(n, 0), yticks=[], xlabel="step")
@@ -396,8 +400,8 @@ def scaling(
     rate : float, optional
         Slope of the grey dashed line, written on it.
     predicted : array, shape (T,), optional
-        The grey dashed line itself, where theory gives the constant too; without it the line
-        ends a little above the first curve.
+        The grey dashed line itself, where theory gives the constant too; without it the line runs
+        just above all curves.
     xlabel, ylabel : str
 
     Returns
@@ -406,22 +410,26 @@ def scaling(
     """
     x = finite_array("x", x)
     curves = values if isinstance(values, Mapping) else {"measured": values}
-    medians: dict[str, Array] = {}
+    everything = {label: _seeds(label, curve, len(x)) for label, curve in curves.items()}
+    ends = {label: (x[-1], float(np.median(seeds[-1]))) for label, seeds in everything.items()}
     figure, axes = canvas()
     with style():
-        for number, (label, curve) in enumerate(curves.items()):
-            seeds = _seeds(label, curve, len(x))
+        for number, (label, seeds) in enumerate(everything.items()):
             look = _look(label, number)
-            medians[label] = np.median(seeds, axis=1)
-            axes.plot(x, medians[label], label=label, marker=look.pop("marker"), **look)
+            axes.plot(x, np.median(seeds, axis=1), label=label, **look)
             if seeds.shape[1] > 1:
-                axes.fill_between(
-                    x, seeds.min(axis=1), seeds.max(axis=1), alpha=0.18, lw=0, color=look["color"]
-                )
-        _reference(axes, x, next(iter(medians.values())), rate, predicted)
+                least, most = seeds.min(axis=1), seeds.max(axis=1)
+                axes.fill_between(x, least, most, alpha=0.18, lw=0, color=look["color"])
+        if predicted is not None:
+            words = "predicted" if rate is None else f"predicted, slope {_fraction(rate)}"
+            _reference(axes, x, finite_array("predicted", predicted), words)
+        elif rate is not None:
+            power = (x / x[0]) ** rate
+            above = max((seeds.max(axis=1) / power).max() for seeds in everything.values())
+            _reference(axes, x, 1.25 * above * power, f"slope {_fraction(rate)}")
         axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
-        if len(curves) > 1:
-            _end_labels(axes, {label: (x[-1], median[-1]) for label, median in medians.items()})
+        if len(everything) > 1:
+            _end_labels(axes, ends)
         axes.grid(visible=True)
     return figure
 
@@ -446,22 +454,19 @@ def _look(label: str, number: int) -> dict[str, Any]:
     }
 
 
-def _reference(
-    axes: Axes, x: Array, median: Array, rate: float | None, predicted: ArrayLike | None
-) -> None:
-    if rate is None and predicted is None:
-        return
-    if predicted is not None:
-        y, words = finite_array("predicted", predicted), "predicted"
-    else:
-        assert rate is not None
-        y, words = 1.35 * median[0] * (x / x[0]) ** rate, ""
-    if rate is not None:
-        words = f"{words}, slope {_fraction(rate)}".lstrip(", ")
+def _reference(axes: Axes, x: Array, y: Array, words: str) -> None:
     gray = COLORS["reference"]
-    axes.plot(x, y, "--", color=gray, lw=1.3, label="reference", zorder=1.5)
+    axes.plot(x, y, "--", color=gray, lw=1.3, label="reference", zorder=3)
     middle = (len(x) - 1) // 2
-    axes.annotate(words, (x[middle], y[middle]), (6, 6), textcoords="offset points", color=gray)
+    falls = y[-1] < y[0]
+    axes.annotate(
+        words,
+        (x[middle], y[middle]),
+        (6 if falls else -6, 6),
+        ha="left" if falls else "right",
+        textcoords="offset points",
+        color=gray,
+    )
 
 
 def _fraction(rate: float) -> str:
