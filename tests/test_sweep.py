@@ -39,11 +39,14 @@ def measure(size, rng, d):
     time.sleep(PAUSE)
     return {"length": rng.chisquare(d, size), "entries": (("axis",), rng.normal(size=(size, 2)))}
 
+def run(store):
+    return sweep(measure, {"d": [10, 20, 30]}, 80, 0, block=8, store=store, progress=False)
+
 if __name__ == "__main__":
     with joblib.parallel_config(n_jobs=2):
-        data = sweep(measure, {"d": [10, 20, 30]}, 80, 0, block=8, store=store or None,
-                     progress=False)
-    np.savez(result, length=data.length, entries=data.entries)
+        data = run(store)
+        called = len(open(calls).readlines())
+        np.savez(result, called=called, identical=data.identical(run(None)))
 """
 
 
@@ -324,15 +327,14 @@ def test_killed_half_way_and_started_again_runs_only_what_is_missing(tmp_path):
     script, store, log = tmp_path / "script.py", tmp_path / "store", tmp_path / "calls"
     script.write_text(SCRIPT)
 
-    def start(store, result, hash_seed):
-        arguments = [str(log), str(store), str(tmp_path / result)]
+    def start(result, hash_seed):
         return subprocess.Popen(
-            [sys.executable, str(script), *arguments],
+            [sys.executable, str(script), str(log), str(store), str(tmp_path / result)],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             start_new_session=True,
         )
 
-    killed = start(store, "killed.npz", "1")
+    killed = start("killed.npz", "1")
     deadline = time.monotonic() + 300
     while len(list(store.glob("*.block"))) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -343,12 +345,10 @@ def test_killed_half_way_and_started_again_runs_only_what_is_missing(tmp_path):
     assert not (tmp_path / "killed.npz").exists()
 
     log.unlink()
-    assert start(store, "resumed.npz", "2").wait() == 0
-    assert calls(tmp_path) == 30 - finished
-    assert start("", "whole.npz", "3").wait() == 0
-    with np.load(tmp_path / "resumed.npz") as resumed, np.load(tmp_path / "whole.npz") as whole:
-        for name in ("length", "entries"):
-            np.testing.assert_array_equal(resumed[name], whole[name])
+    assert start("resumed.npz", "2").wait() == 0
+    with np.load(tmp_path / "resumed.npz") as resumed:
+        assert resumed["called"] == 30 - finished
+        assert resumed["identical"]
 
 
 # Workers that die
