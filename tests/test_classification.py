@@ -342,6 +342,15 @@ def test_leaky_blocks_become_rank_one(slope, data):
     assert run.stable_rank[-1].max() < 1.01
 
 
+@pytest.mark.parametrize(("d", "step", "rank_one"), [(20_000, 0.01, True), (2000, 0.1, False)])
+def test_leaky_blocks_become_rank_one_only_if_orthogonal_enough(d, step, rank_one):
+    X = gaussian(d=d, seed=2)
+    assert (near_orthogonality(X).overall > 1) == rank_one
+    setting = {"width": 50, "step": step, "init_scale": 1e-5, "steps": 20_000, "record": [20_000]}
+    run = train(X, labels(20, 10), slope=0.1, **setting)
+    assert (run.stable_rank.max() < 1.01) == rank_one
+
+
 def test_relu_blocks_do_not_become_rank_one():
     run = long_run(orthogonal, 0.0)
     assert run.stable_rank[-1].min() > 1.5
