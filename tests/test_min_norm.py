@@ -490,7 +490,18 @@ def test_pivoting_ends_where_plain_exchange_cycles(seed):
 def test_a_solver_that_does_not_settle_says_so(monkeypatch):
     monkeypatch.setattr(module, "_ROUNDING", -1e6)
     with pytest.warns(RuntimeWarning, match=r"1 of 1 programs did not settle.*kkt_residual"):
-        min_norm(Problem([[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0]))
+        result = min_norm(Problem([[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0]))
+    assert np.isfinite(result.kkt_residual)
+
+
+def test_a_network_that_breaks_its_conditions_proves_nothing(monkeypatch):
+    monkeypatch.setattr(module, "_ROUNDING", 1e6)
+    result = min_norm(Problem([[2.0, -1.0], [-1.0, 2.0]], [1.0, 1.0], (1, 1)))
+    assert result.optimal
+    result = min_norm(Problem([[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0]))
+    assert result.kkt_residual > 0.1
+    assert not result.optimal
+    assert float(result.lower_bound) == 0.0
 
 
 def test_something_that_is_not_a_problem_is_named():

@@ -47,7 +47,7 @@ _BOUNDED = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
 class MinNorm:
     r"""A network of least norm, with what is proved about it.
 
-    Parameters
+    Attributes
     ----------
     alpha, beta : array, shape (..., n, m)
         Dual and primal variables. Where a neuron of the opposite sign is silent with
@@ -55,7 +55,8 @@ class MinNorm:
     norm : array, shape (...)
         :math:`(\sum_k \|w_k\|^2)^{1/2}`.
     lower_bound : array, shape (...)
-        No network of these signs that fits as well has a smaller norm than this.
+        No network of these signs that fits as well has a smaller norm than this; 0 where nothing
+        is proved.
     optimal : bool array, shape (...)
         Whether `norm` is proved to be the minimum: it equals `lower_bound` to rounding.
     selected : bool array, shape (..., n)
@@ -122,12 +123,22 @@ def min_norm(problem: Problem) -> MinNorm:
 
     Notes
     -----
-    For any :math:`\nu \ge 0` the squared norm of a network that fits is at least
-    :math:`2\nu^\top |y| - \sum_k h_k^2` with :math:`h_k = \max_{\|u\|=1} \sum_i \pm\nu_i
-    \max(u \cdot x_i, 0)`, plus on the labels of neuron k's sign. If u is inactive on a set B of
-    these, :math:`h_k^2 \le \|w_k - \sum_B \nu_i x_i\|^2 = \|w_k\|^2 + \sum_{i \in B} \nu_i
-    (\sum_{j \in B} G_{ij} \nu_j - 2 \beta_{k,i})`, and the condition makes the sum at most 0 for
-    every B. A sign with a single neuron needs no such condition: it must be active on its labels.
+    Why the duals are a proof. Let :math:`\nu_i \ge 0` be the own neuron's dual on example i. By
+    weak duality the squared norm of any network that fits is at least :math:`2\nu^\top |y| -
+    \sum_k h_k^2`, where :math:`h_k` is the maximum over unit vectors u of :math:`\sum_i \pm\nu_i
+    \max(u \cdot x_i, 0)`, with plus on the labels that neuron k owns. On the others
+    :math:`\max(t, 0) \ge \theta t` for every :math:`\theta \in [0, 1]`; take :math:`\theta_i \nu_i
+    = |\alpha_{k,i}|`, which is where the check comes from. (With one sign only, an owned label may
+    have :math:`\nu_i < 0`: it counts among the others, with :math:`\theta_i = 1`.) If u is inactive on a set B of owned
+    labels, then :math:`h_k \le \|w_k - \sum_B \nu_i x_i\|`, and
+
+    .. math:: \Big\|w_k - \sum_{i \in B} \nu_i x_i\Big\|^2 = \|w_k\|^2
+              + \sum_{i \in B} \nu_i \Big(\sum_{j \in B} G_{ij} \nu_j - 2 \beta_{k,i}\Big)
+              \le \|w_k\|^2
+
+    for every B under the condition on neurons that share. A neuron alone with its sign needs no
+    such condition: it must be active on its labels, so B is empty. With :math:`h_k = \|w_k\|` the
+    bound is the network's own squared norm.
 
     References
     ----------
@@ -162,13 +173,15 @@ def min_norm(problem: Problem) -> MinNorm:
         alpha[here], beta[here], image[here] = found
 
     square, residual = best.square(fit), _kkt_residual(fit, best)
+    sound = residual <= _PROOF
+    bound = np.where(sound, np.minimum(bound, square), 0.0)
     held = ~own & (beta == 0) & (alpha < 0)
     return MinNorm(
         alpha=alpha[..., column].reshape(*batch, n, problem.m),
         beta=beta[..., column].reshape(*batch, n, problem.m),
         norm=np.sqrt(square).reshape(batch),
-        lower_bound=np.sqrt(np.minimum(bound, square)).reshape(batch),
-        optimal=((square - bound <= _PROOF * square) & (residual <= _PROOF)).reshape(batch),
+        lower_bound=np.sqrt(bound).reshape(batch),
+        optimal=((square - bound <= _PROOF * square) & sound).reshape(batch),
         selected=held.any(axis=-1).reshape(*batch, n),
         kkt_residual=residual.reshape(batch),
     )
@@ -394,6 +407,8 @@ def _eliminate(
     matrix: Array, level: Array, bounded: Mask, start: Mask, scale: Array
 ) -> tuple[Array, Mask]:
     """Solve one large problem: eliminate the free unknowns once, then pivot on the others."""
+    if bounded.all():
+        return _pivot(matrix, level, bounded, start, scale)
     free, rest = np.flatnonzero(~bounded[0]), np.flatnonzero(bounded[0])
     rows = matrix[0][free]
     factor = cholesky(rows[:, free], lower=True, overwrite_a=True, check_finite=False)
