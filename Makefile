@@ -72,9 +72,11 @@ $(VENV)/checkout:
 	@echo "$(CHECKOUT)" > $@
 
 $(VENV)/book.stamp: $(VENV)/checkout requirements.txt pyproject.toml
-	$(PY) -m pip install --quiet -r requirements.txt
+	@echo "Installing what the book needs into $(VENV): a minute or two."
+	$(PY) -m pip install -qq -r requirements.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/book.stamp
-	$(PY) -m pip install --quiet -e ".[dev]"
+	@echo "Installing what the tests need into $(VENV)."
+	$(PY) -m pip install -qq -e ".[dev]"
 	touch $@
