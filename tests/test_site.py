@@ -7,9 +7,7 @@ so; with IBRELU_REQUIRE_BROWSER set, as in continuous integration, that is a fai
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,17 +32,6 @@ PAGES = sorted(
 )
 CONTENT = [path for path in PAGES if path != "search.html"]
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-    "--no-first-run",
-]
 PAGE_BUDGET = 1_500_000  # bytes, gzipped, all that a page loads
 
 
@@ -56,25 +43,6 @@ class Visit:
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     loaded: set[str] = field(default_factory=set)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """Start one browser for the session."""
-    path = os.environ.get("IBRELU_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), "")
-    if not path:
-        reason = "THE BROWSER TESTS WERE NOT RUN: no Chromium found; install it (`chromium`)"
-        if os.environ.get("IBRELU_REQUIRE_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    if not PAGES:
-        pytest.fail("there is no built site to test; run `make book`")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +65,8 @@ def open_page(chromium: Any, base: str, url: str, arrives: str = "**") -> Visit:
 
     `arrives` is the pattern of the address at which a redirect ends.
     """
+    if not PAGES:
+        pytest.fail("there is no built site to test; run `make book`")
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
     visit = Visit(context.new_page())
 
