@@ -129,8 +129,8 @@ def min_norm(problem: Problem) -> MinNorm:
     \max(u \cdot x_i, 0)`, with plus on the labels that neuron k owns. On the others
     :math:`\max(t, 0) \ge \theta t` for every :math:`\theta \in [0, 1]`; take :math:`\theta_i \nu_i
     = |\alpha_{k,i}|`, which is where the check comes from. (With one sign only, an owned label may
-    have :math:`\nu_i < 0`: it counts among the others, with :math:`\theta_i = 1`.) If u is inactive on a set B of owned
-    labels, then :math:`h_k \le \|w_k - \sum_B \nu_i x_i\|`, and
+    have :math:`\nu_i < 0`: it counts among the others, with :math:`\theta_i = 1`.) If u
+    is inactive on a set B of owned labels, then :math:`h_k \le \|w_k - \sum_B \nu_i x_i\|`, and
 
     .. math:: \Big\|w_k - \sum_{i \in B} \nu_i x_i\Big\|^2 = \|w_k\|^2
               + \sum_{i \in B} \nu_i \Big(\sum_{j \in B} G_{ij} \nu_j - 2 \beta_{k,i}\Big)
