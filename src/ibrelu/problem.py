@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import cho_solve
 
 from ibrelu._checks import Array, Mask, Seed, finite_array, generator, positive_number
 
@@ -158,7 +159,10 @@ class Problem:
 
     def dual(self, beta: ArrayLike) -> Array:
         r"""Dual variables :math:`\alpha_k = G^{-1} \beta_k`, shape (..., n, m)."""
-        return np.asarray(np.linalg.solve(self.gram, self.neuron_array("beta", beta)))
+        primal = self.neuron_array("beta", beta)
+        if self.batch_shape or primal.ndim > 2:
+            return np.asarray(np.linalg.solve(self.gram, primal))
+        return np.asarray(cho_solve((self.cholesky, True), primal, check_finite=False))
 
     def predictions(self, beta: ArrayLike) -> Array:
         """Network outputs at primal variables `beta`, shape (..., n)."""
@@ -179,7 +183,7 @@ class Problem:
             )
         return array
 
-    def __getitem__(self, index: int | tuple[int, ...]) -> Problem:
+    def __getitem__(self, index: int | slice | tuple[int, ...] | Mask | np.bool_) -> Problem:
         """One problem (or a sub-batch) of a batch."""
         if not self.batch_shape:
             raise TypeError("this is one problem, not a batch: it cannot be indexed")
