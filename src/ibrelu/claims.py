@@ -544,7 +544,7 @@ def _overshoot(*, vary_start: bool) -> Measurement:
     best, factors = min_norm(problem), [1e-1, 1e-2, 1e-3]
     from_best, from_flow = [], []
     for factor in factors:
-        start = all_active(problem, START * factor if vary_start else START)
+        start = all_active(problem, 1e-6 * (factor if vary_start else 1.0))
         run = gradient_descent(problem, start, problem.step(C if vary_start else factor))
         from_best.append(gap(problem, run, best))
         from_flow.append(gap(problem, run, gradient_flow(problem, start)))

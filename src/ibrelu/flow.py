@@ -36,6 +36,7 @@ _Kind = TypeVar("_Kind", np.float64, np.bool_)
 _EVENTS = 50  # events a pair before a run is given up
 _TIE = 1e-12  # events within this relative distance of the first happen together
 _NOISE = 1e-15  # rounding of a sum of exponentials, relative to its coefficients
+_REST = 1e-12  # residuals below this share of their labels: what is left to move is rounding
 _PROVEN = 1e-13  # how far below 0 a dismissed sum may still come, relative to its coefficients
 
 
@@ -271,10 +272,11 @@ def _run(problem: Problem, start: Array) -> _Run:
     phases: list[_Phase] = [phase]
     events: list[Event] = []
     most = _EVENTS * problem.n * problem.m
-    while len(events) <= most:
+    while len(phases) <= most:
         motion = _motion(problem, phase)
         span, hits = _first_hits(problem, phase, motion)
-        if not hits.any():
+        at_rest = np.abs(motion.residual).sum(axis=1) <= _REST * np.abs(problem.labels)
+        if at_rest.all() or not hits.any():
             limit = phase.after(motion, np.inf)
             return _Run(limit, tuple(phases), tuple(events), "certified")
         phase, changes = _turn(problem, phase.after(motion, span), hits)
