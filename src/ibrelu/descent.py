@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,10 +41,17 @@ from ibrelu.problem import Problem
 
 Counts: TypeAlias = NDArray[np.int64]
 
+_RUNNING, _CERTIFIED, _OUT_OF_STEPS, _DIVERGED = range(4)
+_NAMES = np.array(["running", "certified", "max_steps", "diverged"])
+
 _BLOCK = 8  # plain steps between two looks at a run
+_ORDER = np.arange(1, _BLOCK + 1)[:, None]
+_QUIET = 4  # steps without a change of pattern after which the limit is looked at
 _LEAP = 16  # steps of a first leap; each next one is twice as long
 _LONGEST_LEAP = 512
-_GROWTH = 1e12  # a loss this many times the first one is never coming back
+_GROWTH = 1e12  # a loss this many times the start's is never coming back
+_NEARLY_ZERO = 1e-20  # a loss this many times the start's may be rounding only
+_ROUNDING = 16 * np.finfo(float).eps
 _BYTES = 2**28  # working memory of the part of a batch that runs at a time
 
 
@@ -85,9 +92,12 @@ class Descent:
     settled : int, or integer array of shape (...)
         Last step that changed the pattern; 0 if none did.
     status : str, or array of str of shape (...)
-        "certified": the pattern is proven final and the limit solved exactly. "max_steps": the
-        steps ran out. "diverged": the step is too large; the residual grew without bound, or until
-        no neuron was active any more.
+        "certified": the pattern is proven final and the limit solved exactly (save for pairs (i, k)
+        that flip ever more weakly at their kink while other neurons fit example i: such a run ends
+        once the residual is below rounding). "max_steps": the steps ran out. "diverged": the step
+        is larger than `Problem.largest_safe_step`, the loss rose above that of the start and of
+        output zero, and the run grew without bound (the last state before that is kept) or ended
+        elsewhere than at a global minimum.
     global_minimum : bool, or array of bool of shape (...)
         Whether the certified limit is a global minimum of the loss.
     history : History or None
@@ -180,15 +190,15 @@ def gradient_descent(
         _run(problem.signs, limit, *(array[first : first + rows] for array in flat))
         for first in range(0, max(1, len(flat[0])), rows)
     ]
-    end = _Runs(*(np.concatenate(arrays) for arrays in zip(*map(_arrays, parts), strict=True)))
+    end = _joined(parts)
 
     alpha0 = problem.dual(beta0)
     alpha = alpha0 + end.moved.reshape(beta0.shape)
     beta = end.beta.reshape(beta0.shape)
     active = beta > 0
-    status = _status(problem, end.status.reshape(batch), end.risen.reshape(batch), active, eta)
-    _warn(problem, status, limit)
-    fitted = active.any(axis=-1) | ~_fittable(problem)
+    fitted = np.asarray((active.any(axis=-1) | ~_fittable(problem)).all(axis=-1))
+    code = _judged(problem, end.status.reshape(batch), end.risen.reshape(batch), fitted, eta)
+    _warn(problem, code, limit)
     history = None
     if wanted is not False:
         history = _history(problem, flat, end, alpha0, wanted)
@@ -199,8 +209,8 @@ def gradient_descent(
         loss=problem.loss(beta)[()],
         steps=end.count.reshape(batch)[()],
         settled=end.settled.reshape(batch)[()],
-        status=status[()],
-        global_minimum=((status == "certified") & fitted.all(axis=-1))[()],
+        status=_NAMES[code],
+        global_minimum=((code == _CERTIFIED) & fitted)[()],
         history=history,
     )
 
@@ -218,22 +228,27 @@ class _Runs:
     beta: Array
     count: Counts
     settled: Counts
-    first_loss: Array
-    risen: Mask
-    status: NDArray[np.str_]
+    yardstick: Array  # squared residual of the start or of output zero, whichever is larger
+    risen: Mask  # the squared residual was above it at some step
+    settling: Mask  # the residual of the examples in use is nearly zero
+    status: NDArray[np.int8]
 
     def take(self, rows: Any) -> _Runs:
         """Return the runs of some rows."""
-        return _Runs(*(array[rows] for array in _arrays(self)))
+        return _Runs(*(array[rows] for array in vars(self).values()))
 
     def put(self, rows: Any, other: _Runs) -> None:
         """Overwrite what a run changes, in some rows."""
-        for name in ("moved", "beta", "count", "settled", "risen", "status"):
+        for name in ("moved", "beta", "count", "settled", "status"):
             getattr(self, name)[rows] = getattr(other, name)
 
 
-def _arrays(runs: _Runs) -> list[NDArray[Any]]:
-    return [getattr(runs, field.name) for field in fields(runs)]
+def _joined(parts: list[_Runs]) -> _Runs:
+    """Put runs into one batch, part after part."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return _Runs(*(np.concatenate(arrays) for arrays in columns))
 
 
 def _run(
@@ -241,42 +256,42 @@ def _run(
 ) -> _Runs:
     """Run every problem of a batch to its end."""
     size, n = labels.shape
-    first_loss = np.square(np.maximum(start, 0.0) @ signs - labels).sum(axis=-1)
-    end = _Runs(
+    first = np.maximum(start, 0.0) @ signs - labels
+    runs = _Runs(
         index=np.arange(size),
         gram=gram,
         labels=labels,
         step=step,
         start=start,
         moved=np.zeros_like(start),
-        beta=start.copy(),
+        beta=start,
         count=np.zeros(size, dtype=np.int64),
         settled=np.zeros(size, dtype=np.int64),
-        first_loss=first_loss,
+        yardstick=np.maximum(np.square(first).sum(axis=-1), np.square(labels).sum(axis=-1)),
         risen=np.zeros(size, dtype=bool),
-        status=np.full(size, "running", dtype="U9"),
+        settling=np.zeros(size, dtype=bool),
+        status=np.full(size, _RUNNING, dtype=np.int8),
     )
-    # A residual that falls by a factor e^-5 in n steps is soon small enough for the cheap
-    # certificate; otherwise an eigendecomposition, worth about n steps, pays.
-    swift = step * np.diagonal(gram, axis1=1, axis2=2).mean(axis=1) * n > 5.0
+    # Where n steps shrink the residual by e^-5 it is soon small enough for the cheap certificate;
+    # elsewhere an eigendecomposition, worth about n steps, pays at once.
+    swift = step * np.einsum("bii->b", gram) > 5.0
+    patience = np.where(swift, n, _QUIET)
     modes = _Modes(size, n, len(signs))
-    runs = end.take(slice(None))
+    ended = []
     while len(runs.index):
         _plain_block(runs, signs, max_steps)
         quiet = runs.count - runs.settled
-        going = runs.status == "running"
-        fast = swift[runs.index]
-        _on(runs, going & fast & (quiet >= _BLOCK), _certify, signs)
-        going = runs.status == "running"
-        ready = quiet >= np.where(fast, n, _BLOCK // 2)
-        _on(runs, going & ready, _leap, signs, modes, max_steps)
-        going = runs.status == "running"
-        runs.status[going & (runs.count >= max_steps)] = "max_steps"
-        going = runs.status == "running"
+        hopeful = swift[runs.index] & (quiet >= _QUIET) | runs.settling
+        _on(runs, hopeful & (runs.status == _RUNNING), _certify, signs)
+        ready = quiet >= patience[runs.index]
+        _on(runs, ready & (runs.status == _RUNNING), _leap, signs, modes, max_steps)
+        runs.status[(runs.status == _RUNNING) & (runs.count >= max_steps)] = _OUT_OF_STEPS
+        going = runs.status == _RUNNING
         if not going.all():
-            end.put(runs.index[~going], runs.take(~going))
+            ended.append(runs.take(~going) if going.any() else runs)
             runs = runs.take(going)
-    return end
+    everything = _joined(ended)
+    return everything if len(ended) == 1 else everything.take(np.argsort(everything.index))
 
 
 def _on(runs: _Runs, chosen: Mask, work: Any, *rest: Any) -> None:
@@ -293,17 +308,16 @@ def _one_step(
     gram: Array, labels: Array, signs: Array, scaled: Array, start: Array, moved: Array, beta: Array
 ) -> tuple[Mask, Array, Array, Array]:
     """Pattern and residual of a state, and the state after one step; `scaled` is η s."""
-    active = beta > 0
+    active = beta > 0.0
     residual = np.maximum(beta, 0.0) @ signs - labels
-    moved = moved - active * residual[..., None] * scaled
+    moved = moved - residual[..., None] * scaled * active
     return active, residual, moved, start + gram @ moved
 
 
 def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
     """Take a block of plain steps; a run whose loss explodes in it keeps the state before it."""
     taken = np.minimum(max_steps - runs.count, _BLOCK)
-    ahead = np.arange(_BLOCK)[:, None] < taken
-    scaled = (ahead * runs.step)[..., None, None] * signs
+    scaled = (runs.step * (taken >= _ORDER))[..., None, None] * signs
     moved, beta = runs.moved, runs.beta
     patterns, residuals = [], []
     with np.errstate(over="ignore", invalid="ignore"):
@@ -314,20 +328,22 @@ def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
             patterns.append(active)
             residuals.append(residual)
         peak = np.square(residuals).sum(axis=-1).max(axis=0)
-    patterns.append(beta > 0)
+    patterns.append(beta > 0.0)
     stack = np.array(patterns)
     changed = (stack[1:] != stack[:-1]).any(axis=(2, 3))
-    last = (changed * np.arange(1, _BLOCK + 1)[:, None]).max(axis=0)
+    last = (changed * _ORDER).max(axis=0)
 
-    sane = (peak <= _GROWTH * runs.first_loss) & np.isfinite(beta).all(axis=(1, 2))
+    sane = (peak <= _GROWTH * runs.yardstick) & np.isfinite(beta).all(axis=(1, 2))
     if not sane.all():
-        runs.status[~sane] = "diverged"
+        runs.status[~sane] = _DIVERGED
         moved[~sane], beta[~sane] = runs.moved[~sane], runs.beta[~sane]
         taken, last = taken * sane, last * sane
     runs.moved, runs.beta = moved, beta
     runs.settled = np.where(last > 0, runs.count + last, runs.settled)
     runs.count = runs.count + taken
-    runs.risen |= peak > runs.first_loss
+    runs.risen = runs.risen | (peak > runs.yardstick)
+    in_use = active.any(axis=-1) * residual
+    runs.settling = (in_use * in_use).sum(axis=-1) < _NEARLY_ZERO * runs.yardstick
 
 
 def _coupled(gram: Array, active: Array) -> Array:
@@ -340,8 +356,12 @@ def _used_residual(runs: _Runs, signs: Array, used: Mask) -> Array:
 
 
 def _certify(runs: _Runs, signs: Array) -> None:
-    """Put runs at their limit where the bound √(G_ii rᵀM⁻¹r) proves the pattern final."""
-    active = runs.beta > 0
+    """Put runs at their limit where the bound √(G_ii rᵀM⁻¹r) proves the pattern final.
+
+    With several neurons a pair (i, k) can flip for ever and ever more weakly at its kink while the
+    other neurons fit example i. Once all residuals in use are rounding, such pairs count as proven.
+    """
+    active = runs.beta > 0.0
     used = np.asarray(active.any(axis=-1))
     rows = np.flatnonzero(used.any(axis=0))
     pattern = active[:, rows].astype(float)
@@ -349,19 +369,27 @@ def _certify(runs: _Runs, signs: Array) -> None:
     contracts = _contracts(coupled, runs.step)
     diagonal = np.arange(len(rows))
     coupled[:, diagonal, diagonal] += ~used[:, rows]
-    residual = _used_residual(runs, signs, used)[:, rows]
-    total = np.linalg.solve(coupled, residual[..., None])
-    shift = -pattern * signs * total
-    limit = runs.beta + runs.gram[:, :, rows] @ shift
-    energy = np.maximum((residual * total[..., 0]).sum(axis=-1), 0.0)
-    squares = np.diagonal(runs.gram, axis1=1, axis2=2)
-    spread = (1 + 1e-9) * np.sqrt(squares * energy[:, None])[..., None]
-    proven = contracts & np.where(active, limit > spread, limit <= -spread).all(axis=(1, 2))
-    runs.beta = np.where(proven[:, None, None], limit, runs.beta)
-    moved = runs.moved.copy()
-    moved[:, rows] += shift
-    runs.moved = np.where(proven[:, None, None], moved, runs.moved)
-    runs.status[proven] = "certified"
+    residual = _used_residual(runs, signs, used)
+    total = np.linalg.solve(coupled, residual[:, rows, None])
+    shift = np.zeros_like(runs.moved)
+    shift[:, rows] = -pattern * signs * total
+    limit = runs.beta + runs.gram @ shift
+
+    lengths = np.sqrt(np.einsum("bii->bi", runs.gram))
+    energy = np.einsum("bi,bij->b", residual[:, rows], total)
+    spread = (lengths * np.sqrt(np.maximum(energy, 0.0))[:, None] * (1 + 1e-9))[..., None]
+    proven = np.where(active, limit > spread, limit <= -spread)
+    if runs.settling.any():
+        size = np.abs(runs.moved).max(axis=-1)
+        noise = _ROUNDING * (
+            np.abs(runs.labels) + lengths * (lengths * size).sum(-1, keepdims=True)
+        )
+        silent = (np.abs(residual) <= noise).all(axis=-1, keepdims=True) & used
+        proven |= silent[..., None] & (np.abs(limit) <= noise[..., None] + 2 * spread)
+    final = contracts & proven.all(axis=(1, 2))
+    runs.beta = np.where(final[:, None, None], limit, runs.beta)
+    runs.moved = runs.moved + final[:, None, None] * shift
+    runs.status[final] = _CERTIFIED
 
 
 def _contracts(coupled: Array, step: Array) -> Mask:
@@ -457,34 +485,33 @@ def _leap(runs: _Runs, signs: Array, modes: _Modes, max_steps: int) -> None:
     runs.count = runs.count + leapt
     changed = ((runs.beta > 0) != active).any(axis=(1, 2))
     runs.settled = np.where(changed & ~certified, runs.count, runs.settled)
-    runs.status[certified] = "certified"
+    runs.status[certified] = _CERTIFIED
 
 
-def _status(
-    problem: Problem, status: NDArray[np.str_], risen: Mask, active: Mask, step: Array
-) -> NDArray[np.str_]:
-    """Tell a run that a too large step killed from one that is merely stuck or slow."""
-    dead = ~active.any(axis=(-2, -1))
-    failed = risen & (dead | (status == "max_steps"))
+def _judged(
+    problem: Problem, code: NDArray[np.int8], risen: Mask, fitted: Mask, step: Array
+) -> NDArray[np.int8]:
+    """How each run ended; tells one that a too large step spoilt from one merely stuck or slow."""
+    failed = risen & ~((code == _CERTIFIED) & fitted)
     if failed.any():
-        status = np.where(failed & (step > problem.largest_safe_step), "diverged", status)
-    return status
+        code = np.where(failed & (step > problem.largest_safe_step), _DIVERGED, code)
+    return code
 
 
-def _warn(problem: Problem, status: NDArray[np.str_], max_steps: int) -> None:
-    size = status.size
-    diverged, ended = status == "diverged", status == "max_steps"
+def _warn(problem: Problem, code: NDArray[np.int8], max_steps: int) -> None:
+    """Warn of runs that did not reach a limit."""
+    diverged, ended = code == _DIVERGED, code == _OUT_OF_STEPS
     if diverged.any():
         safe = problem.largest_safe_step[diverged].min()
         warnings.warn(
-            f"gradient descent diverged in {diverged.sum()} of {size} problem(s): the step is too "
-            f"large; the largest step that is safe whatever the pattern is {safe:.6g}",
+            f"gradient descent diverged in {diverged.sum()} of {code.size} problem(s): the step is "
+            f"too large; the largest step that is safe whatever the pattern is {safe:.6g}",
             stacklevel=3,
         )
     if ended.any():
         warnings.warn(
             f"gradient descent reached max_steps = {max_steps} without a certificate in "
-            f"{ended.sum()} of {size} problem(s): the result is the last step, not the limit; "
+            f"{ended.sum()} of {code.size} problem(s): the result is the last step, not the limit; "
             "raise max_steps or the step",
             stacklevel=3,
         )
@@ -504,7 +531,7 @@ def _history(
     """
     gram, labels, step, start = flat
     signs = problem.signs
-    certified = end.status == "certified"
+    certified = end.status == _CERTIFIED
     every = np.arange(end.count.max(initial=0) + 1)
     steps = wanted if isinstance(wanted, np.ndarray) else every
     moved_at = np.empty((len(steps), *start.shape))
@@ -526,7 +553,9 @@ def _history(
         used = active.any(axis=-1)
         residual = np.where(used, np.maximum(beta, 0.0) @ signs - labels, 0.0)
         weight = (residual[:, None, :] @ basis)[:, 0]
-        ratio = np.where(weight == 0.0, 0.0, 1.0 - rates)
+        # A certified run has no growing part but rounding.
+        gone = (weight == 0.0) | certified[:, None] & (rates >= 2.0)
+        ratio = np.where(gone, 0.0, 1.0 - rates)
         ahead = np.where(certified, steps[row:, None], np.minimum(steps[row:, None], end.count))
         ahead = np.maximum(ahead - settled, 0)
         decayed = (1.0 - ratio ** ahead[..., None]) * weight * step[:, None] / rates

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.linalg import cho_solve
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg.lapack import dpotrs
 
 from ibrelu._checks import Array, Mask, Seed, finite_array, generator, positive_number
 
@@ -82,11 +83,6 @@ class Problem:
         `X` may be a memory-mapped array: only a block of it is held in memory.
         """
         features = np.asanyarray(X)
-        if features.dtype.kind not in "biuf":
-            raise TypeError(
-                f"features must be an array of real numbers, got dtype {features.dtype}; "
-                "convert it first, e.g. with numpy.asarray(..., dtype=float)"
-            )
         if features.ndim < 2:
             raise ValueError(f"features must have shape (..., n, d), got shape {features.shape}")
         n, d = features.shape[-2:]
@@ -162,7 +158,7 @@ class Problem:
         primal = self.neuron_array("beta", beta)
         if self.batch_shape or primal.ndim > 2:
             return np.asarray(np.linalg.solve(self.gram, primal))
-        return np.asarray(cho_solve((self.cholesky, True), primal, check_finite=False))
+        return np.asarray(dpotrs(self.cholesky.T, primal, lower=0)[0])
 
     def predictions(self, beta: ArrayLike) -> Array:
         """Network outputs at primal variables `beta`, shape (..., n)."""
@@ -198,16 +194,32 @@ class Problem:
 def gram_matrix(X: ArrayLike) -> Array:
     r"""Gram matrix :math:`X X^\top`, shape (..., n, n), in float64, by blocks of columns."""
     features = np.asanyarray(X)
-    d = features.shape[-1]
+    if features.dtype.kind not in "biuf":
+        raise TypeError(
+            f"features must be an array of real numbers, got dtype {features.dtype}; "
+            "convert it first, e.g. with numpy.asarray(..., dtype=float)"
+        )
     gram = np.zeros((*features.shape[:-1], features.shape[-2]))
-    for first in range(0, d, _COLUMNS):
-        try:
-            block = finite_array("features", features[..., first : first + _COLUMNS])
-        except ValueError as error:
-            where = f" (columns counted from {first})" if first else ""
-            raise ValueError(f"{error}{where}") from None
-        gram += block @ block.swapaxes(-1, -2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, features.shape[-1], _COLUMNS):
+            block = np.asarray(features[..., first : first + _COLUMNS], dtype=np.float64)
+            gram += block @ block.swapaxes(-1, -2)
+    # A NaN or infinity in a row makes its squared length one: no need to look at all of X.
+    if not np.isfinite(np.einsum("...ii->...i", gram)).all():
+        raise ValueError(_why_not_finite(features))
     return gram
+
+
+def _why_not_finite(features: NDArray[Any]) -> str:
+    for first in range(0, features.shape[-1], _COLUMNS):
+        bad = np.argwhere(~np.isfinite(features[..., first : first + _COLUMNS]))
+        if len(bad):
+            where = (*(int(i) for i in bad[0][:-1]), first + int(bad[0][-1]))
+            return (
+                f"features must be finite, got {features[where]} at index {where}; "
+                "remove or impute the NaN or infinite entries first"
+            )
+    return "features are so large that squared lengths overflow; rescale them"
 
 
 def all_active(problem: Problem, scale: float) -> Array:
