@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ibrelu.claims import CLAIMS
+from ibrelu.claims import CLAIMS, Claim, Quantity, ledger
 
 BY_NAME = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 
@@ -25,10 +25,29 @@ def test_claim_fails_in_its_companion(claim):
 
 def test_the_ledger_has_each_claim_once():
     names = [claim.id for claim in CLAIMS]
-    assert len(set(names)) == len(names) == 36
+    assert len(set(names)) == len(names) == 35
 
 
 @BY_NAME
 def test_claim_names_its_source_and_chapter(claim):
     assert re.match(r"LWTM26|KCG23|VS21|BPF22|FVBSH23|ours|textbook", claim.source)
     assert re.fullmatch(r"[a-z-]+/[a-z0-9-]+", claim.chapter)
+
+
+def _claim(value, companion):
+    return Claim(
+        "X1", "ours", "A claim.", "part/page", (Quantity("it", high=1.0),),
+        lambda: (value,), "never", lambda: (companion,),
+    )  # fmt: skip
+
+
+def test_the_ledger_says_so_when_a_claim_fails_or_its_companion_holds():
+    rows = ledger([_claim(2.0, 3.0).verify(), _claim(0.5, 0.25).verify()]).rows
+    assert [row[5] for row in rows] == ["FAILS", "holds"]
+    assert [row[7] for row in rows] == ["fails, as it must", "HOLDS, although it must not"]
+
+
+def test_a_new_claim_is_a_row_with_a_link_to_its_chapter():
+    table = ledger([_claim(1e-13, 3.0).verify()])
+    assert '<a href="../part/page.html">part/page</a>' in table._repr_html_()
+    assert table.rows[0][3:5] == ("it: ≤ 1", "< 1e-9")

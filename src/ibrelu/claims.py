@@ -7,7 +7,7 @@ claim must **not** hold. The tests and the page of claims run these same objects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +29,7 @@ from ibrelu.features import (
 from ibrelu.flow import gradient_flow
 from ibrelu.min_norm import min_norm
 from ibrelu.problem import Problem, all_active, disjoint, from_weights, random_start
+from ibrelu.tables import Link, Table, table
 from ibrelu.theory import (
     conditions,
     gap,
@@ -129,6 +130,45 @@ class Verdict:
         return not self._all_hold(self.companion)
 
 
+def ledger(verdicts: Iterable[Verdict], book: str = "..") -> Table:
+    """Tabulate the ledger: a row a claim, with a link to its chapter below the folder `book`.
+
+    What is at the level of rounding differs from machine to machine and is written "< 1e-9".
+    """
+    rows = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        rows.append(
+            (
+                claim.id,
+                claim.statement,
+                claim.source,
+                "; ".join(f"{q.name}: {q.prediction}" for q in claim.quantities),
+                "; ".join(map(_written, verdict.measured)),
+                "holds" if verdict.holds else "FAILS",
+                f"{claim.unless}: " + "; ".join(map(_written, verdict.companion)),
+                "fails, as it must" if verdict.companion_fails else "HOLDS, although it must not",
+                Link(claim.chapter, f"{book}/{claim.chapter}.html"),
+            )
+        )
+    headings = (
+        "claim",
+        "statement",
+        "source",
+        "predicted",
+        "measured",
+        "verdict",
+        "must fail when",
+        "there",
+        "chapter",
+    )
+    return table(headings, rows)
+
+
+def _written(value: float) -> str:
+    return "< 1e-9" if 0 < abs(value) < 1e-9 else f"{value:.4g}"
+
+
 # --- set-ups ---------------------------------------------------------------------------------
 
 N, C, START = 20, 0.5, 1e-3  # examples, c = η‖λ‖₁ and scale of the start, unless said otherwise
@@ -222,9 +262,9 @@ def _sampler(*, degrees_off: int) -> Measurement:
 
 def _weight_space(*, relu: bool) -> Measurement:
     rng = np.random.default_rng(4)
-    X, y, signs = gaussian_features(8, 20, rng=rng), signed_labels(8, rng=rng), (1, -1)
+    X, y, signs = gaussian_features(8, 200, rng=rng), signed_labels(8, rng=rng), (1, -1)
     problem = Problem.from_features(X, y, signs)
-    w = 0.1 * rng.standard_normal((20, 2))
+    w = 0.05 * rng.standard_normal((200, 2))
     step = float(problem.step(C))
     run = gradient_descent(problem, from_weights(X, w), step, record=list(range(201)))
     assert run.history is not None
@@ -350,7 +390,7 @@ DIMENSIONS = [10**3, 10**4, 10**5, 10**6, 10**7]
 
 def _gap_slopes(signs: tuple[int, ...], *, flow: bool = False) -> Measurement:
     """Slopes of the median gap in d, and in the number of examples that do not match."""
-    size, measure = (10, _flow_gaps) if flow else (200, _gaps)
+    size, measure = (4, _flow_gaps) if flow else (200, _gaps)
     by_d = [measure(_problems(d, signs=signs, size=size)) for d in DIMENSIONS]
     counts = [5, 10, 20, 40]
     by_n = []
@@ -540,7 +580,7 @@ def _overshoot(*, vary_start: bool) -> Measurement:
 
     The companion varies the scale of the start instead of the step.
     """
-    problem = _problems(6_400, size=10, seed=20)
+    problem = _problems(6_400, size=5, seed=20)
     best, factors = min_norm(problem), [1e-1, 1e-2, 1e-3]
     from_best, from_flow = [], []
     for factor in factors:
@@ -555,7 +595,7 @@ def _flow_gap(*, flow: bool) -> Measurement:
     """Median relative gap at the largest d, and how it falls from one d to the next."""
     measure = _flow_gaps if flow else _gaps
     medians = [
-        float(np.median(measure(_problems(d, size=30, seed=23), relative=True)))
+        float(np.median(measure(_problems(d, size=15, seed=23), relative=True)))
         for d in (400, 1_600, 6_400, 25_600)
     ]
     return medians[-1], float(np.max(np.divide(medians[1:], medians[:-1])))

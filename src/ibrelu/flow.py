@@ -36,7 +36,7 @@ _Kind = TypeVar("_Kind", np.float64, np.bool_)
 _EVENTS = 50  # events a pair before a run is given up
 _TIE = 1e-12  # events within this relative distance of the first happen together
 _NOISE = 1e-15  # rounding of a sum of exponentials, relative to its coefficients
-_REST = 1e-12  # residuals below this share of their labels: what is left to move is rounding
+_REST = 1e-10  # residuals below this share of their labels move no pair that rounding does not
 _PROVEN = 1e-13  # how far below 0 a dismissed sum may still come, relative to its coefficients
 
 
