@@ -21,6 +21,7 @@ WORDS = {"title": "A line", "alt": "A line that is steeper as the slope grows."}
 def line(slope=1, shift=0.0):
     figure, axes = canvas(margins=(0.6, 0.5, 0.1, 0.1))
     axes.plot([0, 1], [shift, shift + slope], label="<line> & 0.123456")
+    axes.text(0.1, 4, f"slope {slope}, shift {shift}")
     axes.set(xlim=(0, 1), ylim=(-1, 5), title="α < 0.123456 & β", xlabel=r"$\beta_i \to 0.5$")
     return figure, f"Slope {slope}, shift {shift}: it ends at {slope + shift:.4g}."
 
@@ -227,6 +228,7 @@ def test_words_cannot_break_out_of_the_page():
     assert explorer.html().count("<script") == 2
     assert explorer.html().count("</script>") == 2
     assert "&lt;/figure&gt;" in explorer.html()
+    assert 'alt="alt&#x27;s &quot;&lt;b&gt;&quot;"' in explorer.html()
 
 
 def test_nothing_is_fetched():
