@@ -197,7 +197,9 @@ def test_axe_finds_nothing(visit, theme):
         options = {"resultTypes": ["violations"], "preload": False}
         if theme == "dark":  # all but the colours is as in the light
             options["runOnly"] = ["color-contrast"]
-        found = Axe().run(visit.page, options=options).response["violations"]
+        # Formulas have thousands of elements, and one colour: that of the text around them.
+        where = {"exclude": [["mjx-container"]]}
+        found = Axe().run(visit.page, context=where, options=options).response["violations"]
     finally:
         visit.page.evaluate("document.documentElement.dataset.theme = 'light'")
     violations = {
