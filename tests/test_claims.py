@@ -51,3 +51,15 @@ def test_a_new_claim_is_a_row_with_a_link_to_its_chapter():
     table = ledger([_claim(1e-13, 3.0).verify()])
     assert '<a href="../part/page.html">part/page</a>' in table._repr_html_()
     assert table.rows[0][3:5] == ("it: ≤ 1", "< 1e-9")
+
+
+def test_the_page_of_claims_has_a_place_for_every_part():
+    parts = {claim.chapter.split("/")[0] for claim in CLAIMS}
+    assert parts <= {
+        "foundations",
+        "primal-dual",
+        "regression",
+        "extremes",
+        "classification",
+        "laboratory",
+    }

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def stored(explorer):
         re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', page)[1]
     ).decode()
     parts, pictures = re.split("(?=<)", first)[1:], [first]
-    for edits in data["frames"]:
+    for edits in json.loads(zlib.decompress(base64.b64decode(data["frames"]))):
         frame = list(parts)
         for at, drop, text in reversed(list(zip(*[iter(edits)] * 3, strict=True))):
             frame[at : at + drop] = [text]

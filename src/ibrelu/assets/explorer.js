@@ -5,26 +5,30 @@
     for (let i = edits.length - 3; i >= 0; i -= 3) parts.splice(edits[i], edits[i + 1], edits[i + 2]);
     return parts.join("");
   };
-  const decode = (uri) =>
-    new TextDecoder().decode(Uint8Array.from(atob(uri.split(",")[1]), (c) => c.charCodeAt(0)));
+  const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  const decode = (uri) => new TextDecoder().decode(bytes(uri.split(",")[1]));
+  const unpack = (base64) =>
+    new Response(new Blob([bytes(base64)]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
   const make = (tag, parent, properties) => parent.appendChild(Object.assign(document.createElement(tag), properties));
   const plain = (text) => text.replaceAll(",", "");
   const fragment = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
 
-  const start = (root) => {
+  const start = async (root) => {
+    root.dataset.ready = "no";
     const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
     const picture = root.querySelector("img");
     const caption = root.querySelector("figcaption");
     const panel = root.querySelector(".ibrelu-controls");
     const first = picture.src;
     const base = decode(first).split(/(?=<)/);
+    const frames = await unpack(data.frames);
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const key = (choice) => `${root.id}.${choice.name}`;
 
     const frame = () => data.choices.reduce((index, c) => index * c.texts.length + +c.input.value, 0);
     const draw = (index) => {
       picture.src = index
-        ? "data:image/svg+xml;charset=utf-8," + encodeURIComponent(apply(base, data.frames[index - 1]))
+        ? "data:image/svg+xml;charset=utf-8," + encodeURIComponent(apply(base, frames[index - 1]))
         : first;
     };
     const show = () => {
@@ -95,7 +99,7 @@
       c.input.onchange = remember;
       if (c.name === data.play) player(row, c);
     }
-    root.dataset.ready = "";
+    root.dataset.ready = "yes";
     show();
     if (recall()) root.scrollIntoView({ block: "center" });
     addEventListener("hashchange", recall);
