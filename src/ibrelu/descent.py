@@ -44,10 +44,9 @@ Counts: TypeAlias = NDArray[np.int64]
 _RUNNING, _CERTIFIED, _OUT_OF_STEPS, _DIVERGED = range(4)
 _NAMES = np.array(["running", "certified", "max_steps", "diverged"])
 
-_BLOCK = 8  # plain steps between two looks at a run
-_ORDER = np.arange(1, _BLOCK + 1)[:, None]
-_QUIET = 4  # steps without a change of pattern after which the limit is looked at
-_LEAP = 16  # steps of a first leap; each next one is twice as long
+# Plain steps between two looks at a run: at first, while its pattern changes, right after a leap.
+_FIRST_BLOCK, _BLOCK, _BRIEF_BLOCK = 8, 16, 4
+_LEAP = 64  # steps of a first leap; each next one is twice as long
 _LONGEST_LEAP = 512
 _GROWTH = 1e12  # a loss this many times the start's is never coming back
 _NEARLY_ZERO = 1e-20  # a loss this many times the start's may be rounding only
@@ -231,6 +230,7 @@ class _Runs:
     yardstick: Array  # squared residual of the start or of output zero, whichever is larger
     risen: Mask  # the squared residual was above it at some step
     settling: Mask  # the residual of the examples in use is nearly zero
+    pace: Counts  # plain steps to take next
     status: NDArray[np.int8]
 
     def take(self, rows: Any) -> _Runs:
@@ -239,7 +239,7 @@ class _Runs:
 
     def put(self, rows: Any, other: _Runs) -> None:
         """Overwrite what a run changes, in some rows."""
-        for name in ("moved", "beta", "count", "settled", "status"):
+        for name in ("moved", "beta", "count", "settled", "status", "pace"):
             getattr(self, name)[rows] = getattr(other, name)
 
 
@@ -270,20 +270,22 @@ def _run(
         yardstick=np.maximum(np.square(first).sum(axis=-1), np.square(labels).sum(axis=-1)),
         risen=np.zeros(size, dtype=bool),
         settling=np.zeros(size, dtype=bool),
+        pace=np.full(size, _FIRST_BLOCK),
         status=np.full(size, _RUNNING, dtype=np.int8),
     )
     # Where n steps shrink the residual by e^-5 it is soon small enough for the cheap certificate;
     # elsewhere an eigendecomposition, worth about n steps, pays at once.
     swift = step * np.einsum("bii->b", gram) > 5.0
-    patience = np.where(swift, n, _QUIET)
     modes = _Modes(size, n, len(signs))
     ended = []
     while len(runs.index):
+        calm = runs.pace // 2
         _plain_block(runs, signs, max_steps)
         quiet = runs.count - runs.settled
-        hopeful = swift[runs.index] & (quiet >= _QUIET) | runs.settling
+        fast = swift[runs.index]
+        hopeful = (fast & (quiet >= calm)) | runs.settling
         _on(runs, hopeful & (runs.status == _RUNNING), _certify, signs)
-        ready = quiet >= patience[runs.index]
+        ready = quiet >= np.where(fast, n, calm)
         _on(runs, ready & (runs.status == _RUNNING), _leap, signs, modes, max_steps)
         runs.status[(runs.status == _RUNNING) & (runs.count >= max_steps)] = _OUT_OF_STEPS
         going = runs.status == _RUNNING
@@ -304,34 +306,26 @@ def _on(runs: _Runs, chosen: Mask, work: Any, *rest: Any) -> None:
         runs.put(chosen, part)
 
 
-def _one_step(
-    gram: Array, labels: Array, signs: Array, scaled: Array, start: Array, moved: Array, beta: Array
-) -> tuple[Mask, Array, Array, Array]:
-    """Pattern and residual of a state, and the state after one step; `scaled` is η s."""
-    active = beta > 0.0
-    residual = np.maximum(beta, 0.0) @ signs - labels
-    moved = moved - residual[..., None] * scaled * active
-    return active, residual, moved, start + gram @ moved
-
-
 def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
     """Take a block of plain steps; a run whose loss explodes in it keeps the state before it."""
-    taken = np.minimum(max_steps - runs.count, _BLOCK)
-    scaled = (runs.step * (taken >= _ORDER))[..., None, None] * signs
+    taken = np.minimum(max_steps - runs.count, runs.pace)
+    order = np.arange(1, taken.max() + 1)[:, None]
+    scaled = (runs.step * (order <= taken))[..., None, None] * signs
+    patterns = np.empty((len(order) + 1, *runs.beta.shape))
+    residuals = np.empty((len(order), *runs.labels.shape))
     moved, beta = runs.moved, runs.beta
-    patterns, residuals = [], []
     with np.errstate(over="ignore", invalid="ignore"):
-        for j in range(_BLOCK):
-            active, residual, moved, beta = _one_step(
-                runs.gram, runs.labels, signs, scaled[j], runs.start, moved, beta
-            )
-            patterns.append(active)
-            residuals.append(residual)
-        peak = np.square(residuals).sum(axis=-1).max(axis=0)
-    patterns.append(beta > 0.0)
-    stack = np.array(patterns)
-    changed = (stack[1:] != stack[:-1]).any(axis=(2, 3))
-    last = (changed * _ORDER).max(axis=0)
+        for active, residual, eta in zip(patterns, residuals, scaled, strict=False):
+            output = np.maximum(beta, 0.0)
+            np.sign(output, out=active)
+            np.matmul(output, signs, out=residual)
+            residual -= runs.labels
+            moved = moved - residual[..., None] * eta * active
+            beta = runs.start + runs.gram @ moved
+        peak = np.einsum("tbi,tbi->tb", residuals, residuals).max(axis=0)
+    patterns[-1] = beta > 0.0
+    changed = (patterns[1:] != patterns[:-1]).any(axis=(2, 3))
+    last = (changed * order).max(axis=0)
 
     sane = (peak <= _GROWTH * runs.yardstick) & np.isfinite(beta).all(axis=(1, 2))
     if not sane.all():
@@ -342,8 +336,9 @@ def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
     runs.settled = np.where(last > 0, runs.count + last, runs.settled)
     runs.count = runs.count + taken
     runs.risen = runs.risen | (peak > runs.yardstick)
-    in_use = active.any(axis=-1) * residual
-    runs.settling = (in_use * in_use).sum(axis=-1) < _NEARLY_ZERO * runs.yardstick
+    in_use = patterns[-2].max(axis=-1) * residuals[-1]
+    runs.settling = np.einsum("bi,bi->b", in_use, in_use) < _NEARLY_ZERO * runs.yardstick
+    runs.pace = np.full_like(runs.pace, _BLOCK)
 
 
 def _coupled(gram: Array, active: Array) -> Array:
@@ -408,24 +403,28 @@ class _Modes:
     """Eigenbasis of the coupled system of each run, kept while its pattern recurs."""
 
     def __init__(self, size: int, n: int, m: int) -> None:
-        self.known = np.zeros((size, n, m), dtype=bool)
-        self.rates = np.zeros((size, n))
-        self.basis = np.zeros((size, n, n))
-        self.reach = np.zeros((size, m, n, n))
+        self.known = np.full((size, n, m), -1, dtype=np.int8)
+        self.rates = np.empty((size, n))
+        self.basis = np.empty((size, n, n))
+        self.reach = np.empty((size, m, n, n))
+        self.powers = np.empty((size, n, _LEAP))
 
-    def of(self, runs: _Runs, signs: Array) -> tuple[Array, Array, Array]:
-        """Eigenvalues of ηM, eigenvectors U, and s_k G D_k U for every neuron."""
-        active = runs.beta > 0
+    def of(self, runs: _Runs, signs: Array) -> tuple[Array, Array, Array, Array]:
+        """Eigenvalues of ηM, eigenvectors U, s_k G D_k U, and q^s for s = 1, …, `_LEAP`."""
+        active = runs.beta > 0.0
         index = runs.index
-        stale = (active != self.known[index]).any(axis=(1, 2)) | (self.rates[index, 0] == 0)
+        stale = (active != self.known[index]).any(axis=(1, 2))
         if stale.any():
             new = index[stale]
             self.known[new] = active[stale]
             gram, pattern = runs.gram[stale], active[stale].astype(float)
-            self.rates[new], self.basis[new] = _eigen(gram, pattern, runs.step[stale])
-            masked = (pattern * signs).swapaxes(-1, -2)[..., None] * self.basis[new][:, None]
-            self.reach[new] = gram[:, None] @ masked
-        return self.rates[index], self.basis[index], self.reach[index]
+            rates, basis = _eigen(gram, pattern, runs.step[stale])
+            masked = (pattern * signs).swapaxes(-1, -2)[..., None] * basis[:, None]
+            self.rates[new], self.basis[new], self.reach[new] = rates, basis, gram[:, None] @ masked
+            ratio = np.clip(1.0 - rates, -1.0, 1.0)  # beyond: no leap is taken
+            self.powers[new] = np.repeat(ratio[..., None], _LEAP, axis=-1).cumprod(axis=-1)
+        rows = slice(None) if len(index) == len(self.known) else index
+        return self.rates[rows], self.basis[rows], self.reach[rows], self.powers[rows]
 
 
 def _eigen(gram: Array, pattern: Array, step: Array) -> tuple[Array, Array]:
@@ -439,24 +438,29 @@ def _eigen(gram: Array, pattern: Array, step: Array) -> tuple[Array, Array]:
 
 def _leap(runs: _Runs, signs: Array, modes: _Modes, max_steps: int) -> None:
     """Go on in the eigenbasis until a change of pattern, a certificate, or the last step."""
-    active = runs.beta > 0
+    active = runs.beta > 0.0
     size, n, m = active.shape
-    rates, basis, reach = modes.of(runs, signs)
+    rates, basis, reach, powers = modes.of(runs, signs)
     residual = _used_residual(runs, signs, np.asarray(active.any(axis=-1)))
     weight = (residual[:, None, :] @ basis)[:, 0]
-    ratio = np.where(weight == 0.0, 0.0, 1.0 - rates)
     amplitude = runs.step[:, None] * weight / rates  # coefficients of R(∞) in the eigenbasis
+    shrinks = ((rates < 2.0) | (weight == 0.0)).all(axis=-1)
 
-    going = np.flatnonzero((np.abs(ratio) < 1.0).all(axis=-1))
-    left = np.ones((size, n))  # q^s, s the steps leapt so far
+    # One row a pair (k, i): β(s) = limit + coefficients @ q^s.
+    coefficients = (reach * amplitude[:, None, None, :]).reshape(size, m * n, n)
+    limit = runs.beta.swapaxes(-1, -2).reshape(size, m * n) - coefficients.sum(axis=-1)
+    side = active.swapaxes(-1, -2).reshape(size, m * n)
+    budget = max_steps - runs.count
     leapt = np.zeros(size, dtype=np.int64)
+    left = np.ones((size, n))  # q^leapt
     certified = np.zeros(size, dtype=bool)
-    coefficients = (reach * amplitude[:, None, None, :]).reshape(size, m * n, n)[going]
-    limit = runs.beta.swapaxes(-1, -2).reshape(size, m * n)[going] - coefficients.sum(axis=-1)
-    side = active.swapaxes(-1, -2).reshape(size, m * n)[going]
-    powers = np.multiply.accumulate(np.repeat(ratio[going][..., None], _LEAP, axis=-1), axis=-1)
-    while going.size:
-        # Pairs (i, k) already proven to stay on their side need no more looking at.
+    going = np.arange(size)
+    on = shrinks & (budget > 0)
+    while on.any():
+        if not on.all():
+            going, powers, coefficients = going[on], powers[on], coefficients[on]
+            limit, side = limit[on], side[on]
+        # Pairs already proven to stay on their side need no more looking at.
         spread = (1 + 1e-9) * np.abs(coefficients).sum(axis=-1)
         proven = np.where(side, limit > spread, limit <= -spread)
         done = proven.all(axis=-1)
@@ -464,18 +468,19 @@ def _leap(runs: _Runs, signs: Array, modes: _Modes, max_steps: int) -> None:
         doubtful = ~proven.all(axis=0)
         coefficients, limit, side = coefficients[:, doubtful], limit[:, doubtful], side[:, doubtful]
 
-        flips = ((limit[..., None] + coefficients @ powers > 0) != side[..., None]).any(axis=1)
-        longest = powers.shape[-1]
-        flip = flips.any(axis=-1)
-        taken = np.where(flip, flips.argmax(axis=-1) + 1, longest)
-        taken = np.minimum(taken, max_steps - runs.count[going] - leapt[going]) * ~done
+        ahead = coefficients @ powers
+        ahead += limit[..., None]
+        flips = ((ahead > 0.0) != side[..., None]).any(axis=1)
+        length = powers.shape[-1]
+        first = np.where(flips.any(axis=-1), flips.argmax(axis=-1) + 1, length)
+        taken = np.minimum(first, budget[going] - leapt[going])
+        taken[done] = 0
         factor = np.where(done[:, None], 1.0, powers[np.arange(len(going)), :, taken - 1])
         left[going] *= factor
         leapt[going] += taken
-        on = ~done & ~flip & (runs.count[going] + leapt[going] < max_steps)
-        going, factor, powers = going[on], factor[on], powers[on]
-        coefficients, limit, side = coefficients[on] * factor[:, None, :], limit[on], side[on]
-        if longest < _LONGEST_LEAP:
+        coefficients = coefficients * factor[:, None, :]
+        on = ~done & ~flips.any(axis=-1) & (leapt[going] < budget[going])
+        if length < _LONGEST_LEAP and on.any():
             powers = np.concatenate([powers, powers * powers[..., -1:]], axis=-1)
 
     left[certified] = 0.0
@@ -483,9 +488,10 @@ def _leap(runs: _Runs, signs: Array, modes: _Modes, max_steps: int) -> None:
     runs.moved = runs.moved - active * signs * total
     runs.beta = runs.start + runs.gram @ runs.moved
     runs.count = runs.count + leapt
-    changed = ((runs.beta > 0) != active).any(axis=(1, 2))
+    changed = ((runs.beta > 0.0) != active).any(axis=(1, 2))
     runs.settled = np.where(changed & ~certified, runs.count, runs.settled)
     runs.status[certified] = _CERTIFIED
+    runs.pace = np.where(shrinks, _BRIEF_BLOCK, runs.pace)
 
 
 def _judged(
@@ -545,7 +551,9 @@ def _history(
         if t < settled:
             moving = certified | (t < end.count)
             scaled = (moving * step)[:, None, None] * signs
-            *_, moved, beta = _one_step(gram, labels, signs, scaled, start, moved, beta)
+            residual = np.maximum(beta, 0.0) @ signs - labels
+            moved = moved - residual[..., None] * scaled * (beta > 0.0)
+            beta = start + gram @ moved
 
     if row < len(steps):
         active = beta > 0
