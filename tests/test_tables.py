@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ibrelu.tables import Link, table
+from ibrelu.tables import table
 
 
 def test_numbers_are_written_with_four_digits():
@@ -18,9 +18,3 @@ def test_html_escapes_its_cells_and_names_its_columns():
 def test_a_row_of_the_wrong_length_is_refused():
     with pytest.raises(ValueError, match="a row has 1 cells for 2 headings"):
         table(["a", "b"], [["x"]])
-
-
-def test_a_link_is_a_link_in_html_and_its_text_elsewhere():
-    shown = table(["page"], [[Link("Lemma <6>", "../lemma-6.html")]])
-    assert '<a href="../lemma-6.html">Lemma &lt;6&gt;</a>' in shown._repr_html_()
-    assert repr(shown).endswith("Lemma <6>")

@@ -7,6 +7,7 @@ claim must **not** hold. The tests and the page of claims run these same objects
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from ibrelu.features import (
 from ibrelu.flow import gradient_flow
 from ibrelu.min_norm import min_norm
 from ibrelu.problem import Problem, all_active, disjoint, from_weights, random_start
-from ibrelu.tables import Link, Table, table
+from ibrelu.tables import Table, table
 from ibrelu.theory import (
     conditions,
     gap,
@@ -131,39 +132,61 @@ class Verdict:
         return not self._all_hold(self.companion)
 
 
-def ledger(verdicts: Iterable[Verdict], book: str = "..") -> Table:
-    """Tabulate the ledger: a row a claim, with a link to its chapter below the folder `book`.
+@dataclass(frozen=True)
+class Ledger:
+    """Verdicts, as a card a claim in HTML and as plain text elsewhere."""
+
+    verdicts: tuple[Verdict, ...]
+    book: str
+
+    def __repr__(self) -> str:
+        return "\n\n".join(_card_text(verdict) for verdict in self.verdicts)
+
+    def _repr_html_(self) -> str:
+        return "".join(_card_html(verdict, self.book) for verdict in self.verdicts)
+
+
+def ledger(verdicts: Iterable[Verdict], book: str = "..") -> Ledger:
+    """Show verdicts with links to their chapters below the folder `book`.
 
     What is at the level of rounding differs from machine to machine and is written "< 1e-9".
     """
-    rows = []
-    for verdict in verdicts:
-        claim = verdict.claim
-        rows.append(
-            (
-                claim.id,
-                claim.statement,
-                claim.source,
-                "; ".join(f"{q.name}: {q.prediction}" for q in claim.quantities),
-                "; ".join(map(_written, verdict.measured)),
-                "holds" if verdict.holds else "FAILS",
-                f"{claim.unless}: " + "; ".join(map(_written, verdict.companion)),
-                "fails, as it must" if verdict.companion_fails else "HOLDS, although it must not",
-                Link(claim.chapter, f"{book}/{claim.chapter}.html"),
-            )
-        )
-    headings = (
-        "claim",
-        "statement",
-        "source",
-        "predicted",
-        "measured",
-        "verdict",
-        "must fail when",
-        "there",
-        "chapter",
+    return Ledger(tuple(verdicts), book)
+
+
+def _verdict(verdict: Verdict) -> str:
+    if not verdict.holds:
+        return "FAILS"
+    return "holds" if verdict.companion_fails else "HOLDS EVEN WHERE IT MUST NOT"
+
+
+def _measured(verdict: Verdict) -> Table:
+    claim = verdict.claim
+    columns = zip(claim.quantities, verdict.measured, verdict.companion, strict=True)
+    rows = [(q.name, q.prediction, _written(here), _written(there)) for q, here, there in columns]
+    return table(("measured", "predicted", "here", "companion"), rows)
+
+
+def _card_text(verdict: Verdict) -> str:
+    claim = verdict.claim
+    return (
+        f"{claim.id} ({claim.source}; {claim.chapter}): {_verdict(verdict)}\n{claim.statement}\n"
+        f"Must fail when {claim.unless}.\n{_measured(verdict)}"
     )
-    return table(headings, rows)
+
+
+def _card_html(verdict: Verdict, book: str) -> str:
+    claim, words = verdict.claim, _verdict(verdict)
+    mark = "✓" if words == "holds" else "✗"
+    return (
+        f'<section class="ibrelu-claim" id="claim-{claim.id}" aria-label="Claim {claim.id}">'
+        f'<p class="ibrelu-claim-head"><strong>{claim.id}</strong> <span>{mark} {words}</span> '
+        f'<a href="{book}/{claim.chapter}.html">{claim.chapter}</a> '
+        f"<small>{html.escape(claim.source)}</small></p>"
+        f"<p>{html.escape(claim.statement)} "
+        f"<em>Must fail when</em> {html.escape(claim.unless)}.</p>"
+        f"{_measured(verdict)._repr_html_()}</section>"
+    )
 
 
 def _written(value: float) -> str:
@@ -306,7 +329,7 @@ def _histories(signs: tuple[int, ...]) -> list[tuple[Problem, Array, Descent]]:
         problem = _problems(d, signs=signs, size=20, seed=5)
         start, step = all_active(problem, 0.1), problem.step(C)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="gradient descent reached max_steps")
+            warnings.filterwarnings("ignore", message="gradient descent")
             run = gradient_descent(problem, start, step, max_steps=39, record=[*range(40)])
         runs.append((problem, step, run))
     return runs

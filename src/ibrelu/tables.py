@@ -9,27 +9,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Link:
-    """A cell that leads to a page of the book, by its address relative to the table's page."""
-
-    text: str
-    page: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
 class Table:
     """Rows under headings: HTML in a notebook, aligned text elsewhere."""
 
     headings: tuple[str, ...]
-    rows: tuple[tuple[str | Link, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
 
     def _repr_html_(self) -> str:
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.headings)
         body = "".join(
-            "<tr>" + "".join(f"<td>{_markup(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
             for row in self.rows
         )
         return (
@@ -40,7 +29,7 @@ class Table:
         )
 
     def __repr__(self) -> str:
-        lines = [self.headings, *(tuple(map(str, row)) for row in self.rows)]
+        lines = [self.headings, *self.rows]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.headings))]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -71,15 +60,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     return Table(tuple(headings), tuple(written))
 
 
-def _markup(cell: str | Link) -> str:
-    if isinstance(cell, Link):
-        return f'<a href="{html.escape(cell.page)}">{html.escape(cell.text)}</a>'
-    return html.escape(cell)
-
-
-def _cell(value: object) -> str | Link:
-    if isinstance(value, Link):
-        return value
+def _cell(value: object) -> str:
     if isinstance(value, (str, bool)):
         return str(value)
     if isinstance(value, numbers.Integral):
