@@ -223,9 +223,10 @@ def test_small_steps_that_chatter_are_certified_with_the_right_limit():
 def test_very_small_steps_change_pattern_at_the_very_steps(m):
     problem = random_problem(20, 400, (1, -1)[:m], 0)
     start, step = all_active(problem, 1e-3), problem.step(1e-3)
-    run = gradient_descent(problem, start, step, record=True)
-    _, betas = plain_descent(problem, start, step, run.steps)
+    run = gradient_descent(problem, start, step, record=np.arange(12_001))
+    _, betas = plain_descent(problem, start, step, 12_000)
     changes = pattern_changes(betas)
+    assert run.status == "certified"
     assert len(changes) > 500
     np.testing.assert_array_equal(pattern_changes(run.history.beta), changes)
     np.testing.assert_allclose(run.history.beta, betas, rtol=0, atol=1e-10)
@@ -306,7 +307,7 @@ def test_recorded_steps_are_exact_before_and_beyond_the_certificate():
     wanted = [0, 1, 2, 17, 100, 500, 5000]
     run = gradient_descent(problem, start, step, record=wanted)
     alphas, betas = plain_descent(problem, start, step, 5000)
-    assert run.steps < 500
+    assert run.steps < 1000
     np.testing.assert_array_equal(run.history.step, wanted)
     np.testing.assert_allclose(run.history.alpha, alphas[wanted], rtol=0, atol=1e-11)
     np.testing.assert_allclose(run.history.beta, betas[wanted], rtol=0, atol=1e-10)

@@ -49,8 +49,8 @@ _FIRST_BLOCK, _BLOCK, _BRIEF_BLOCK = 8, 16, 4
 _LEAP = 64  # steps of a first leap; each next one is twice as long
 _LONGEST_LEAP = 512
 _GROWTH = 1e12  # a loss this many times the start's is never coming back
-_NEARLY_ZERO = 1e-20  # a loss this many times the start's may be rounding only
-_ROUNDING = 16 * np.finfo(float).eps
+_NEARLY_ZERO = 1e-16  # a loss this many times the start's may be rounding only
+_ROUNDING = 8 * np.finfo(float).eps
 _BYTES = 2**28  # working memory of the part of a batch that runs at a time
 
 
@@ -335,7 +335,7 @@ def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
     runs.moved, runs.beta = moved, beta
     runs.settled = np.where(last > 0, runs.count + last, runs.settled)
     runs.count = runs.count + taken
-    runs.risen = runs.risen | (peak > runs.yardstick)
+    runs.risen = runs.risen | (peak > (1 + 1e-9) * runs.yardstick)
     in_use = patterns[-2].max(axis=-1) * residuals[-1]
     runs.settling = np.einsum("bi,bi->b", in_use, in_use) < _NEARLY_ZERO * runs.yardstick
     runs.pace = np.full_like(runs.pace, _BLOCK)
@@ -375,12 +375,15 @@ def _certify(runs: _Runs, signs: Array) -> None:
     spread = (lengths * np.sqrt(np.maximum(energy, 0.0))[:, None] * (1 + 1e-9))[..., None]
     proven = np.where(active, limit > spread, limit <= -spread)
     if runs.settling.any():
+        # What rounding leaves of a residual: in β = β₀ + G (α − α₀), and where a step of size η|r|
+        # no longer changes α.
         size = np.abs(runs.moved).max(axis=-1)
-        noise = _ROUNDING * (
-            np.abs(runs.labels) + lengths * (lengths * size).sum(-1, keepdims=True)
-        )
+        sums = np.abs(runs.labels) + lengths * (lengths * size).sum(axis=-1, keepdims=True)
+        noise = _ROUNDING * (sums + size.max(axis=-1, keepdims=True) / runs.step[:, None])
         silent = (np.abs(residual) <= noise).all(axis=-1, keepdims=True) & used
-        proven |= silent[..., None] & (np.abs(limit) <= noise[..., None] + 2 * spread)
+        flickers = silent[..., None] & (np.abs(limit) <= noise[..., None] + 2 * spread)
+        proven |= flickers
+        contracts |= flickers.any(axis=(1, 2))  # M changes with them; only the state counts
     final = contracts & proven.all(axis=(1, 2))
     runs.beta = np.where(final[:, None, None], limit, runs.beta)
     runs.moved = runs.moved + final[:, None, None] * shift
