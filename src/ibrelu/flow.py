@@ -35,9 +35,9 @@ _Kind = TypeVar("_Kind", np.float64, np.bool_)
 
 _EVENTS = 50  # events a pair before a run is given up
 _TIE = 1e-12  # events within this relative distance of the first happen together
-_NOISE = 1e-15  # rounding of a sum of exponentials, relative to its coefficients
-_REST = 1e-10  # residuals below this share of their labels move no pair that rounding does not
-_PROVEN = 1e-13  # how far below 0 a dismissed sum may still come, relative to its coefficients
+_NOISE = 1e-15  # rounding of a sum of exponentials, relative to its terms
+_PROVEN = 1e-13  # how far below 0 a dismissed sum may still come, relative to its terms
+_REST = 1e-14  # rates on the kink below this share of the others' pull are 0
 
 
 class Event(NamedTuple):
@@ -275,8 +275,7 @@ def _run(problem: Problem, start: Array) -> _Run:
     while len(phases) <= most:
         motion = _motion(problem, phase)
         span, hits = _first_hits(problem, phase, motion)
-        at_rest = np.abs(motion.residual).sum(axis=1) <= _REST * np.abs(problem.labels)
-        if at_rest.all() or not hits.any():
+        if not hits.any():
             limit = phase.after(motion, np.inf)
             return _Run(limit, tuple(phases), tuple(events), "certified")
         phase, changes = _turn(problem, phase.after(motion, span), hits)
@@ -343,7 +342,14 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
         [value[: len(away)] - coefficients[: len(away)].sum(axis=1), nothing, -resting_drive]
     )
     flat = np.concatenate([at_rest[free], np.zeros(2 * len(held[0]), dtype=bool)])
-    roots = _first_roots(motion.decay, coefficients, value, limit, flat)
+    # What a quantity is summed from sets its rounding, however much of it cancels.
+    length = np.sqrt(np.diag(problem.gram))
+    moved = np.abs(motion.alpha)
+    rate_size = (np.multiply.outer(length @ moved.sum(axis=2).T, 1.0 / length))[held]
+    primal_size = np.multiply.outer(length @ (moved / motion.decay).sum(axis=2).T, length)[free]
+    size = np.concatenate([primal_size, rate_size, rate_size])
+    size = np.maximum(size, np.abs(coefficients).sum(axis=1) + np.abs(value))
+    roots = _first_roots(motion.decay, coefficients, value, limit, flat, size)
     first = roots.min(initial=np.inf)
     hit = (roots <= first * (1 + _TIE)) & np.isfinite(roots)
     hits = np.zeros((3, *active.shape), dtype=bool)
@@ -353,19 +359,19 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
 
 
 def _first_roots(
-    decay: Array, coefficients: Array, value: Array, limit: Array, flat: Mask
+    decay: Array, coefficients: Array, value: Array, limit: Array, flat: Mask, size: Array
 ) -> Array:
     r"""First root in t ≥ 0 of each :math:`\phi(t) = \phi_\infty + \sum_j a_j e^{-\lambda_j t}`.
 
     Each starts at `value` ≥ 0 (`flat` ones at 0 with slope 0 and positive curvature) and tends to
-    `limit`. Roots later than the first of all are not worked out: inf, as for a sum with none.
+    `limit`; its rounding is relative to `size`. Roots later than the first of all are not worked
+    out: inf, as for a sum with none.
 
     As :math:`\phi'' \ge -N`, :math:`N = \sum_{a_j < 0} |a_j| \lambda_j^2 e^{-\lambda_j t}`, from t
     on, there is no root before that of the parabola :math:`\phi + \phi' \tau - N \tau^2 / 2`: going
     there is safe, and near a root it converges as Newton's method does. There is no root from t on
     if the partial sums of the terms at t, slowest first, have one sign (Laguerre's rule of signs).
     """
-    size = np.abs(coefficients).sum(axis=1) + np.abs(value)
     roots = np.full(len(value), np.inf)
     rows, time = np.arange(len(value)), np.zeros(len(value))
     first = np.inf
@@ -410,6 +416,7 @@ def _turn(problem: Problem, phase: _Phase, hits: Mask) -> tuple[_Phase, list[Eve
     """Return the phase that begins with the given hits, and its events."""
     active, sliding, beta = phase.active.copy(), phase.sliding.copy(), phase.beta.copy()
     drive = -np.multiply.outer(phase.residual, problem.signs)
+    length = np.sqrt(np.diag(problem.gram))
     arrived, stopped, caught = hits.swapaxes(1, 2)
     beta[arrived | sliding] = 0.0
     sliding[stopped | caught] = False
@@ -423,9 +430,10 @@ def _turn(problem: Problem, phase: _Phase, hits: Mask) -> tuple[_Phase, list[Eve
     for k in np.flatnonzero(arrived.any(axis=0) & sliding.any(axis=0)):
         kink = np.flatnonzero(sliding[:, k])
         on = active[:, k]
-        push = problem.gram[np.ix_(kink, on)] @ drive[on, k]
+        others = problem.gram[np.ix_(kink, on)]
         block = problem.gram[np.ix_(kink, kink)]
-        through, back = _kink_rates(block, push, drive[kink, k])
+        rest = _REST * length[kink] * (length[on] @ np.abs(drive[on, k]))
+        through, back = _kink_rates(block, others @ drive[on, k], drive[kink, k], rest)
         active[kink[through], k] = True
         sliding[kink[through | back], k] = False
     residual = np.where(active.any(axis=1), phase.residual, -problem.labels)
@@ -433,19 +441,19 @@ def _turn(problem: Problem, phase: _Phase, hits: Mask) -> tuple[_Phase, list[Eve
     return begun, _changes(phase, begun)
 
 
-def _kink_rates(block: Array, push: Array, drive: Array) -> tuple[Mask, Mask]:
+def _kink_rates(block: Array, push: Array, drive: Array, rest: Array) -> tuple[Mask, Mask]:
     r"""Which pairs on the kink leave it, to the active and to the inactive side.
 
     Their rates v minimise :math:`\tfrac12 v^\top G v + p^\top v` over drive ≤ v ≤ 0 (drive ≤ 0):
     with w = Gv + p the velocity of their primals, w = 0 between the bounds, w ≥ 0 at the drive
     (the pair becomes active), w ≤ 0 at 0 (it becomes inactive). A pair at rest, v = w = 0, becomes
     inactive: descent comes to rest just below the kink, and stays there if its drive turns round.
+    Velocities below `rest` count as 0.
     Principal pivoting from "all slide"; blocks of pairs while that helps, then the first wrong pair
     alone, which cannot cycle.
     """
     through, back = np.zeros((2, len(push)), dtype=bool)
-    tolerance = 1e-12 * (np.abs(drive).max() + np.abs(push / np.diag(block)).max())
-    speed = tolerance * np.diag(block)
+    tolerance = rest / np.diag(block)
     fewest, patience = len(push) + 1, 3
     while True:
         slide = ~(through | back)
@@ -454,8 +462,8 @@ def _kink_rates(block: Array, push: Array, drive: Array) -> tuple[Mask, Mask]:
         rate[slide] = np.linalg.solve(block[free], -(push + block @ rate)[slide])
         velocity = push + block @ rate
         to_active = slide & (rate < drive - tolerance)
-        to_inactive = slide & (rate > -tolerance)
-        to_slide = (through & (velocity < -speed)) | (back & (velocity > speed))
+        to_inactive = slide & (rate >= -tolerance)
+        to_slide = (through & (velocity < -rest)) | (back & (velocity > rest))
         wrong = np.flatnonzero(to_active | to_inactive | to_slide)
         if wrong.size == 0:
             return through, back
