@@ -239,7 +239,6 @@ class _Phase:
     residual: Array  # (n,), carried along so that it stays accurate when it is tiny
     active: Mask  # (n, m)
     sliding: Mask  # (n, m)
-    left: Mask  # (n, m): pairs that left the kink just now, at rest
 
     def after(self, motion: _Motion, span: float) -> _Phase:
         """Return the state `span` later (inf: the limit), with the pattern of this phase."""
@@ -253,7 +252,6 @@ class _Phase:
             np.where(moving, motion.residual @ left, self.residual),
             self.active,
             self.sliding,
-            self.left,
         )
 
 
@@ -266,9 +264,8 @@ class _Run(NamedTuple):
 
 def _run(problem: Problem, start: Array) -> _Run:
     active = start > 0
-    none = np.zeros_like(active)
     residual = np.maximum(start, 0.0) @ problem.signs - problem.labels
-    phase = _Phase(0.0, problem.dual(start), start, residual, active, none, none)
+    phase = _Phase(0.0, problem.dual(start), start, residual, active, np.zeros_like(active))
     phases: list[_Phase] = [phase]
     events: list[Event] = []
     most = _EVENTS * problem.n * problem.m
@@ -320,7 +317,7 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
 
     The mask has shape (3, m, n): the primal meets 0, a sliding rate meets 0, it meets its drive.
     """
-    active, sliding, at_rest = phase.active.T, phase.sliding.T, phase.left.T
+    active, sliding = phase.active.T, phase.sliding.T
     away = np.where(active, 1.0, -1.0)[~sliding]  # so that each watched quantity starts positive
     free, held = np.nonzero(~sliding), np.nonzero(sliding)
     drive = -problem.signs[held[0], None] * motion.residual[held[1]]
@@ -341,7 +338,6 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
     limit = np.concatenate(
         [value[: len(away)] - coefficients[: len(away)].sum(axis=1), nothing, -resting_drive]
     )
-    flat = np.concatenate([at_rest[free], np.zeros(2 * len(held[0]), dtype=bool)])
     # What a quantity is summed from sets its rounding, however much of it cancels.
     length = np.sqrt(np.diag(problem.gram))
     moved = np.abs(motion.alpha)
@@ -349,7 +345,7 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
     primal_size = np.multiply.outer(length @ (moved / motion.decay).sum(axis=2).T, length)[free]
     size = np.concatenate([primal_size, rate_size, rate_size])
     size = np.maximum(size, np.abs(coefficients).sum(axis=1) + np.abs(value))
-    roots = _first_roots(motion.decay, coefficients, value, limit, flat, size)
+    roots = _first_roots(motion.decay, coefficients, value, limit, size)
     first = roots.min(initial=np.inf)
     hit = (roots <= first * (1 + _TIE)) & np.isfinite(roots)
     hits = np.zeros((3, *active.shape), dtype=bool)
@@ -359,13 +355,12 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
 
 
 def _first_roots(
-    decay: Array, coefficients: Array, value: Array, limit: Array, flat: Mask, size: Array
+    decay: Array, coefficients: Array, value: Array, limit: Array, size: Array
 ) -> Array:
     r"""First root in t ≥ 0 of each :math:`\phi(t) = \phi_\infty + \sum_j a_j e^{-\lambda_j t}`.
 
-    Each starts at `value` ≥ 0 (`flat` ones at 0 with slope 0 and positive curvature) and tends to
-    `limit`; its rounding is relative to `size`. Roots later than the first of all are not worked
-    out: inf, as for a sum with none.
+    Each starts at `value` ≥ 0 and tends to `limit`; its rounding is relative to `size`. Roots later
+    than the first of all are not worked out: inf, as for a sum with none.
 
     As :math:`\phi'' \ge -N`, :math:`N = \sum_{a_j < 0} |a_j| \lambda_j^2 e^{-\lambda_j t}`, from t
     on, there is no root before that of the parabola :math:`\phi + \phi' \tau - N \tau^2 / 2`: going
@@ -374,7 +369,7 @@ def _first_roots(
     """
     roots = np.full(len(value), np.inf)
     rows, time = np.arange(len(value)), np.zeros(len(value))
-    first = np.inf
+    first, still = np.inf, _REST * size * decay.max(initial=0.0)
     while rows.size:
         gone = np.expm1(-np.multiply.outer(time, decay))
         terms = coefficients[rows] * (1.0 + gone)
@@ -384,11 +379,12 @@ def _first_roots(
         now, slope = np.maximum(now, 0.0), -terms @ decay
         bend = -np.minimum(terms, 0.0) @ decay**2
         step = _safe_step(now, slope, bend)
-        begin = flat[rows] & (time == 0)
-        if begin.any():
-            curvature = np.maximum(terms[begin] @ decay**2, 0.0)
-            step[begin] = _ratio(3.0 * curvature, np.maximum(terms[begin], 0.0) @ decay**3)
-        found = (now <= _NOISE * size[rows]) & (slope < 0) & ~begin | (time + step <= time)
+        # A pair whose sliding rate has just met a bound starts with value 0 and slope 0.
+        flat = (time == 0) & (now <= _NOISE * size[rows]) & (np.abs(slope) <= still[rows])
+        if flat.any():
+            curvature = np.maximum(terms[flat] @ decay**2, 0.0)
+            step[flat] = _ratio(3.0 * curvature, np.maximum(terms[flat], 0.0) @ decay**3)
+        found = (now <= _NOISE * size[rows]) & (slope < 0) & ~flat | (time + step <= time)
         found &= lowest < -_PROVEN * size[rows]
         roots[rows[found]] = time[found]
         first = roots.min()
@@ -437,7 +433,7 @@ def _turn(problem: Problem, phase: _Phase, hits: Mask) -> tuple[_Phase, list[Eve
         active[kink[through], k] = True
         sliding[kink[through | back], k] = False
     residual = np.where(active.any(axis=1), phase.residual, -problem.labels)
-    begun = _Phase(phase.time, phase.alpha, beta, residual, active, sliding, stopped | caught)
+    begun = _Phase(phase.time, phase.alpha, beta, residual, active, sliding)
     return begun, _changes(phase, begun)
 
 
