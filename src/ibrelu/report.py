@@ -599,15 +599,32 @@ def _scan(table: _Table) -> tuple[Array, list[str]]:
     constant: list[int] = []
     width = max(1, _NUMBERS // n)
     for first in range(0, d, width):
-        block = np.asarray(table.values[:, first : first + width], dtype=np.float64)
+        block = _columns(table.values, first, width)
         _check_finite(block, first, table)
         gram += block @ block.T
         same = (block == block[0]).all(axis=0) if n > 1 else np.zeros(block.shape[1], dtype=bool)
         constant.extend(first + np.flatnonzero(same))
         offset += float((block[0, same] ** 2).sum())
-        _release(table.values)
     share = offset / max(float(np.diag(gram).mean()), np.finfo(float).tiny)
     return gram, _column_notes([table.column(j) for j in constant], share)
+
+
+def _columns(values: NDArray[Any], first: int, width: int) -> Array:
+    """Return some columns as float64.
+
+    Of a mapped file stored row by row, each row is let go of once it is copied: the system may map
+    megabytes around what is touched, and in all rows at once that could be the whole file.
+    """
+    part = values[:, first : first + width]
+    if values.flags.f_contiguous:
+        block = np.asarray(part, dtype=np.float64)
+        _release(values)
+        return block
+    block = np.empty(part.shape)
+    for target, row in zip(block, part, strict=True):
+        target[:] = row
+        _release(values)
+    return block
 
 
 def _column_notes(constant: list[str], share: float) -> list[str]:
