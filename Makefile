@@ -20,7 +20,7 @@ unexport JPY_SESSION_NAME
 SOURCES := _config.yml _toc.yml pyproject.toml $(wildcard .git/config .git/HEAD) \
 	$(shell find book src -type f -not -path '*/.*' -not -path '*/__pycache__/*' -not -path '*.egg-info/*')
 
-.PHONY: book test execute lint dist links clean distclean help FORCE
+.PHONY: book test execute lint dist pdf links clean distclean help FORCE
 .DELETE_ON_ERROR:
 
 book: $(SITE)/.built  ## Build the book; every warning is an error, every notebook is executed
@@ -48,6 +48,9 @@ execute: $(VENV)/book.stamp  ## Execute the notebooks in place, after a change o
 
 dist: $(SITE)/.built  ## Pack the site for reading from a folder, without a network
 	$(PY) -c "import shutil; print(shutil.make_archive('_build/ibrelu-book', 'zip', '_build', 'html'))"
+
+pdf: $(SITE)/.built $(VENV)/dev.stamp  ## Print the whole book into one PDF beside the site (needs Chromium)
+	$(PY) book/pdf.py $(SITE) $(SITE)/ibrelu-book.pdf
 
 links: $(VENV)/book.stamp  ## Check the external links (needs a network)
 	$(PY) $(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links

@@ -2,25 +2,13 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import FLAGS, find_chromium
 
 CASES = Path(__file__).parent / "cases" / "regression.json"
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-    "--no-first-run",
-]
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +27,7 @@ def cases():
 @pytest.fixture(scope="session")
 def chromium():
     """One browser for the session: playwright cannot be started twice in a process."""
-    path = os.environ.get("IBRELU_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), "")
+    path = find_chromium()
     if not path:
         reason = "THE BROWSER TESTS WERE NOT RUN: no Chromium found; install it (`chromium`)"
         if os.environ.get("IBRELU_REQUIRE_BROWSER"):
