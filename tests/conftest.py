@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from browser import FLAGS, find_chromium
 
 CASES = Path(__file__).parent / "cases" / "regression.json"

@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from pdf import contents, make
 from pypdf import PdfReader
+
+from pdf import contents, make
 from test_site import SITE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
