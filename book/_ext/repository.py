@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ def configure(app: Sphinx, config: Config) -> None:
     """Turn the theme's buttons on where there is a repository to lead to, else off."""
     found = locate(Path(app.confdir))
     config.ibrelu_repository = found
+    config.release = config.version = version("ibrelu")
     config.html_theme_options |= {
+        "extra_footer": f"<p>Version {config.release}</p>",
         "repository_url": found[0] if found else "",
         "repository_branch": found[1] if found else "",
         "repository_provider": "github" if found else "",
