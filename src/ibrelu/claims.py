@@ -1093,7 +1093,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "K5",
-        "KCG23",
+        "KCG23; the rate is ours",
         "All examples reach the same normalised margin; the spread vanishes like 1/log t.",
         "classification/margins-and-rates",
         (
