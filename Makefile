@@ -36,7 +36,7 @@ test: $(VENV)/dev.stamp $(SITE)/.built lint  ## Run every test, notebooks and th
 	$(PY) -m mypy
 	$(PY) -m pytest -p no:randomly -n $(WORKERS) --dist loadfile -o addopts= -q \
 		--nbval --nbval-current-env --nbval-sanitize-with tests/nbval-sanitize.cfg \
-		$(shell find book -name '*.ipynb' -not -path '*/.*')
+		$(shell find book -name '*.ipynb' -not -path '*/.*' -not -path 'book/course/*/*')
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "slow or not slow"
 
 lint: $(VENV)/dev.stamp  ## Check style and form of the code
@@ -45,6 +45,9 @@ lint: $(VENV)/dev.stamp  ## Check style and form of the code
 
 execute: $(VENV)/book.stamp  ## Execute the notebooks in place, after a change of the package
 	$(PY) book/execute.py
+
+course: $(VENV)/dev.stamp  ## Build problem sets, solutions and slides into _build/course
+	$(PY) book/course/build.py
 
 dist: $(SITE)/.built  ## Pack the site for reading from a folder, without a network
 	$(PY) -c "import shutil; print(shutil.make_archive('_build/ibrelu-book', 'zip', '_build', 'html'))"

@@ -25,8 +25,12 @@ METADATA = {
 
 
 def notebooks() -> list[Path]:
-    """Every notebook of the book, in the order of their names."""
-    return sorted(p for p in BOOK.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    """Every notebook of the book, in the order of their names.
+
+    Those of `course/` in folders of their own, problem sets and lectures, store no outputs.
+    """
+    apart = {".ipynb_checkpoints", "problem-sets", "slides"}
+    return sorted(p for p in BOOK.rglob("*.ipynb") if not apart & set(p.parts))
 
 
 def objections(notebook: nbformat.NotebookNode) -> list[str]:

@@ -1,6 +1,6 @@
 """Build what a lecturer hands out, into _build/course: two archives, and the slides.
 
-    python book/course/build.py
+    python book/course/build.py [FOLDER]
 
 The student archive holds the released problem sets and the package; the solution archive is a
 course directory for nbgrader. Both come from the same sources, problem-sets/source.
@@ -70,7 +70,7 @@ def notebooks(folder: Path) -> dict[str, Path]:
     return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*.ipynb"))}
 
 
-def archives() -> None:
+def archives(out: Path) -> None:
     """Pack the student archive and the solution archive."""
     with tempfile.TemporaryDirectory() as scratch:
         released = release(Path(scratch) / "course")
@@ -78,11 +78,11 @@ def archives() -> None:
         needs = Path(scratch) / "requirements.txt"
         needs.write_text(f"./{package.name}\njupyterlab>=4.2\nmatplotlib>=3.9\n")
         extra = {"README.md": SETS / "students.md", needs.name: needs, package.name: package}
-        pack(OUT / "ibrelu-student.zip", {**notebooks(released), **extra})
+        pack(out / "ibrelu-student.zip", {**notebooks(released), **extra})
     sources = {f"source/{name}": path for name, path in notebooks(SETS / "source").items()}
     extra = {"README.md": SETS / "graders.md"}
     extra["nbgrader_config.py"] = SETS / "nbgrader_config.py"
-    pack(OUT / "ibrelu-solutions.zip", {**sources, **extra})
+    pack(out / "ibrelu-solutions.zip", {**sources, **extra})
 
 
 def copy(names: tuple[str, ...], source: Path, target: Path) -> None:
@@ -98,9 +98,9 @@ def package_folder(name: str) -> Path:
     return Path(find_spec(name).origin).parent
 
 
-def slides() -> None:
+def slides(out: Path) -> None:
     """Turn each lecture into a page that needs nothing but its own folder."""
-    target = OUT / "slides"
+    target = out / "slides"
     target.mkdir()
     copy(MATHJAX, package_folder("sphinx-mathjax-offline") / "static/mathjax", target / "mathjax")
     copy(REVEAL, package_folder("sphinx_revealjs") / "_static/revealjs", target / "reveal")
@@ -118,14 +118,14 @@ def slides() -> None:
         (target / f"{path.stem}.html").write_text(exporter.from_notebook_node(lecture)[0], "utf-8")
 
 
-def main() -> None:
+def main(out: Path = OUT) -> None:
     """Build all of it anew."""
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
-    archives()
-    slides()
-    print(*sorted(OUT.glob("*")), sep="\n")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    archives(out)
+    slides(out)
+    print(*sorted(out.glob("*")), sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))
