@@ -36,6 +36,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ibrelu import _compiled
 from ibrelu._checks import Array, Mask, finite_array, whole_number
 from ibrelu.problem import Problem
 
@@ -44,8 +45,9 @@ Counts: TypeAlias = NDArray[np.int64]
 _RUNNING, _CERTIFIED, _OUT_OF_STEPS, _DIVERGED = range(4)
 _NAMES = np.array(["running", "certified", "max_steps", "diverged"])
 
-# Plain steps between two looks at a run: at first, while its pattern changes, right after a leap.
-_FIRST_BLOCK, _BLOCK, _BRIEF_BLOCK = 8, 16, 4
+# Plain steps between two looks at a run while its pattern changes: half as many at first, a quarter
+# right after a leap. Compiled steps are so cheap that a slow run is looked at when it is quiet.
+_BLOCK, _COMPILED_BLOCK = 16, 2**14
 _LEAP = 64  # steps of a first leap; each next one is twice as long
 _LONGEST_LEAP = 512
 _GROWTH = 1e12  # a loss this many times the start's is never coming back
@@ -181,7 +183,7 @@ def gradient_descent(
     flat = (
         problem.gram.reshape(-1, n, n),
         problem.labels.reshape(-1, n),
-        eta.reshape(-1),
+        np.ascontiguousarray(eta).reshape(-1),
         beta0.reshape(-1, n, m),
     )
     rows = max(1, _BYTES // (8 * n * ((4 + m) * n + 2 * m * _LONGEST_LEAP)))
@@ -230,7 +232,8 @@ class _Runs:
     yardstick: Array  # squared residual of the start or of output zero, whichever is larger
     risen: Mask  # the squared residual was above it at some step
     settling: Mask  # the residual of the examples in use is nearly zero
-    pace: Counts  # plain steps to take next
+    block: Counts  # plain steps to take at a time, as a rule
+    pace: Counts  # and next
     status: NDArray[np.int8]
 
     def take(self, rows: Any) -> _Runs:
@@ -257,6 +260,10 @@ def _run(
     """Run every problem of a batch to its end."""
     size, n = labels.shape
     first = np.maximum(start, 0.0) @ signs - labels
+    # Where n steps shrink the residual by e^-5 it is soon small enough for the cheap certificate;
+    # elsewhere an eigendecomposition, worth about n steps, pays at once.
+    swift = step * np.einsum("bii->b", gram) > 5.0
+    block = np.where(swift | (not _compiled.takes(n)), _BLOCK, _COMPILED_BLOCK)
     runs = _Runs(
         index=np.arange(size),
         gram=gram,
@@ -270,16 +277,14 @@ def _run(
         yardstick=np.maximum(np.square(first).sum(axis=-1), np.square(labels).sum(axis=-1)),
         risen=np.zeros(size, dtype=bool),
         settling=np.zeros(size, dtype=bool),
-        pace=np.full(size, _FIRST_BLOCK),
+        block=block,
+        pace=block // 2,
         status=np.full(size, _RUNNING, dtype=np.int8),
     )
-    # Where n steps shrink the residual by e^-5 it is soon small enough for the cheap certificate;
-    # elsewhere an eigendecomposition, worth about n steps, pays at once.
-    swift = step * np.einsum("bii->b", gram) > 5.0
     modes = _Modes(size, n, len(signs))
     ended = []
     while len(runs.index):
-        calm = runs.pace // 2
+        calm = np.minimum(runs.pace // 2, _compiled.QUIET)
         _plain_block(runs, signs, max_steps)
         quiet = runs.count - runs.settled
         fast = swift[runs.index]
@@ -308,26 +313,14 @@ def _on(runs: _Runs, chosen: Mask, work: Any, *rest: Any) -> None:
 
 def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
     """Take a block of plain steps; a run whose loss explodes in it keeps the state before it."""
-    taken = np.minimum(max_steps - runs.count, runs.pace)
-    order = np.arange(1, taken.max() + 1)[:, None]
-    scaled = (runs.step * (order <= taken))[..., None, None] * signs
-    patterns = np.empty((len(order) + 1, *runs.beta.shape))
-    residuals = np.empty((len(order), *runs.labels.shape))
-    moved, beta = runs.moved, runs.beta
-    with np.errstate(over="ignore", invalid="ignore"):
-        for active, residual, eta in zip(patterns, residuals, scaled, strict=False):
-            output = np.maximum(beta, 0.0)
-            np.sign(output, out=active)
-            np.matmul(output, signs, out=residual)
-            residual -= runs.labels
-            moved = moved - residual[..., None] * eta * active
-            beta = runs.start + runs.gram @ moved
-        peak = np.einsum("tbi,tbi->tb", residuals, residuals).max(axis=0)
-    patterns[-1] = beta > 0.0
-    changed = (patterns[1:] != patterns[:-1]).any(axis=(2, 3))
-    last = (changed * order).max(axis=0)
-
-    sane = (peak <= _GROWTH * runs.yardstick) & np.isfinite(beta).all(axis=(1, 2))
+    most, ceiling = np.minimum(max_steps - runs.count, runs.pace), _GROWTH * runs.yardstick
+    steps: Any = _plain_steps
+    if _compiled.takes(runs.gram.shape[-1]):
+        steps = _compiled.compiled(_compiled.plain_steps, "f3 f2 f1 f1 f3 f3 i1 f1")
+    moved, beta, taken, last, peak, left = steps(
+        runs.gram, runs.labels, signs, runs.step, runs.start, runs.moved, most, ceiling
+    )
+    sane = (peak <= ceiling) & np.isfinite(beta).all(axis=(1, 2))
     if not sane.all():
         runs.status[~sane] = _DIVERGED
         moved[~sane], beta[~sane] = runs.moved[~sane], runs.beta[~sane]
@@ -336,9 +329,49 @@ def _plain_block(runs: _Runs, signs: Array, max_steps: int) -> None:
     runs.settled = np.where(last > 0, runs.count + last, runs.settled)
     runs.count = runs.count + taken
     runs.risen = runs.risen | (peak > (1 + 1e-9) * runs.yardstick)
+    runs.settling = left < _NEARLY_ZERO * runs.yardstick
+    runs.pace = runs.block.copy()
+
+
+def _plain_steps(
+    gram: Array,
+    labels: Array,
+    signs: Array,
+    step: Array,
+    start: Array,
+    moved: Array,
+    most: Counts,
+    ceiling: Array,
+) -> tuple[Array, Array, Counts, Counts, Array, Array]:
+    """Take `most` plain steps of each run.
+
+    Returns
+    -------
+    moved, beta : array, shape (B, n, m)
+    taken, last : integer array, shape (B,)
+        Steps taken, and the last of them that changed the pattern.
+    peak, left : array, shape (B,)
+        Largest squared residual; at the last step, that of the examples in use.
+    """
+    order = np.arange(1, most.max() + 1)[:, None]
+    scaled = (step * (order <= most))[..., None, None] * signs
+    patterns = np.empty((len(order) + 1, *start.shape))
+    residuals = np.empty((len(order), *labels.shape))
+    beta = start + gram @ moved
+    with np.errstate(over="ignore", invalid="ignore"):
+        for active, residual, eta in zip(patterns, residuals, scaled, strict=False):
+            output = np.maximum(beta, 0.0)
+            np.sign(output, out=active)
+            np.matmul(output, signs, out=residual)
+            residual -= labels
+            moved = moved - residual[..., None] * eta * active
+            beta = start + gram @ moved
+        peak = np.einsum("tbi,tbi->tb", residuals, residuals).max(axis=0)
+    patterns[-1] = beta > 0.0
+    changed = (patterns[1:] != patterns[:-1]).any(axis=(2, 3))
+    last = (changed * order).max(axis=0)
     in_use = patterns[-2].max(axis=-1) * residuals[-1]
-    runs.settling = np.einsum("bi,bi->b", in_use, in_use) < _NEARLY_ZERO * runs.yardstick
-    runs.pace = np.full_like(runs.pace, _BLOCK)
+    return moved, beta, most, last, peak, np.einsum("bi,bi->b", in_use, in_use)
 
 
 def _coupled(gram: Array, active: Array) -> Array:
@@ -494,7 +527,7 @@ def _leap(runs: _Runs, signs: Array, modes: _Modes, max_steps: int) -> None:
     changed = ((runs.beta > 0.0) != active).any(axis=(1, 2))
     runs.settled = np.where(changed & ~certified, runs.count, runs.settled)
     runs.status[certified] = _CERTIFIED
-    runs.pace = np.where(shrinks, _BRIEF_BLOCK, runs.pace)
+    runs.pace = np.where(shrinks, runs.block // 4, runs.pace)
 
 
 def _judged(

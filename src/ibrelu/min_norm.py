@@ -15,16 +15,19 @@ Neurons of one sign share their labels equally, so inside this module a network 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
+from ibrelu import _compiled
 from ibrelu._checks import Array, Mask
 from ibrelu.problem import Problem
 
+Counts: TypeAlias = NDArray[np.int64]
 Pieces: TypeAlias = NDArray[np.int64]
 
 _SMALL = 64  # up to here a batch is solved at once; above, each problem by its own factorisations
@@ -370,10 +373,6 @@ def _kkt_residual(fit: _Fit, network: _Network) -> Array:
     )
 
 
-def _times(matrix: Array, vector: Array) -> Array:
-    return np.asarray((matrix @ vector[..., None])[..., 0])
-
-
 def _bounded(matrix: Array, level: Array, bounded: Mask, start: Mask) -> tuple[Array, Mask]:
     r"""Solve :math:`\min \tfrac12\mu^\top S\mu - c^\top\mu`, :math:`\mu_i \le 0` where bounded.
 
@@ -392,94 +391,118 @@ def _bounded(matrix: Array, level: Array, bounded: Mask, start: Mask) -> tuple[A
         There the slack Sμ - c is 0; elsewhere it is at most 0.
     """
     total, n = level.shape
-    multipliers, active = np.empty(level.shape), np.empty(level.shape, dtype=bool)
-    solve, rows = (_pivot, max(1, _BATCH_ENTRIES // n**2)) if n <= _SMALL else (_eliminate, 1)
-    for first in range(0, total, rows):
-        part = slice(first, first + rows)
-        scale = np.abs(level[part]).max(axis=-1, keepdims=True)
-        multipliers[part], active[part] = solve(
-            matrix[part], level[part], bounded[part], start[part], scale
+    tolerance = _ROUNDING * np.abs(level).max(axis=-1)
+    if _compiled.takes(n):
+        arrays = (np.ascontiguousarray(a) for a in (matrix, level, bounded, start, tolerance))
+        pivot = _compiled.compiled(_compiled.pivot, "f3 f2 b2 b2 f1")
+        multipliers, active, unsettled = pivot(*arrays)
+    else:
+        multipliers, active = np.empty(level.shape), np.empty(level.shape, dtype=bool)
+        unsettled = np.empty(total, dtype=bool)
+        together, rows = (_Together, max(1, _BATCH_ENTRIES // n**2)) if n <= _SMALL else (_Alone, 1)
+        for first in range(0, total, rows):
+            part = slice(first, first + rows)
+            programs = together(matrix[part], level[part], bounded[part])
+            multipliers[part], active[part], unsettled[part] = _pivot(
+                programs.solve, bounded[part], start[part], tolerance[part, None]
+            )
+    if unsettled.any():
+        warnings.warn(
+            f"minimum norm: {unsettled.sum()} of {total} programs did not settle; the Gram matrix "
+            "is probably close to singular (see kkt_residual)",
+            RuntimeWarning,
+            stacklevel=2,
         )
     return multipliers, active
 
 
-def _eliminate(
-    matrix: Array, level: Array, bounded: Mask, start: Mask, scale: Array
-) -> tuple[Array, Mask]:
-    """Solve one large problem: eliminate the free unknowns once, then pivot on the others."""
-    if bounded.all():
-        return _pivot(matrix, level, bounded, start, scale)
-    free, rest = np.flatnonzero(~bounded[0]), np.flatnonzero(bounded[0])
-    rows = matrix[0][free]
-    factor = cholesky(rows[:, free], lower=True, overwrite_a=True, check_finite=False)
-    right = np.column_stack([rows[:, rest], level[0, free]])
-    right = solve_triangular(factor, right, lower=True, overwrite_b=True, check_finite=False)
-    cross, inner = right[:, :-1], right[:, -1]
-    schur = matrix[0][rest][:, rest] - cross.T @ cross
-    reduced = level[:, rest] - cross.T @ inner
-    multipliers, active = np.zeros(level.shape), ~bounded
-    begin = start[:, rest] | (reduced < -_ROUNDING * scale)
-    multipliers[:, rest], active[:, rest] = _pivot(
-        schur[None], reduced, bounded[:, rest], begin, scale
-    )
-    inner = inner - cross @ multipliers[0, rest]
-    multipliers[0, free] = solve_triangular(
-        factor, inner, lower=True, trans="T", check_finite=False
-    )
-    return multipliers, active
-
-
 def _pivot(
-    matrix: Array, level: Array, bounded: Mask, start: Mask, scale: Array
-) -> tuple[Array, Mask]:
+    solve: Callable[[Counts, Mask], tuple[Array, Array]],
+    bounded: Mask,
+    start: Mask,
+    tolerance: Array,
+) -> tuple[Array, Mask, Mask]:
     """Block principal pivoting: exchange every unknown of the wrong sign, until there is none.
 
     Exchanging all at once can cycle. When the number of wrong signs has not fallen for three
     rounds, exchange only the last (Murty's rule, which ends in finitely many steps) until it does.
+    `solve` gives the multipliers of some of the programs for some active sets, and what must be at
+    most 0 in a solution: slacks where not active, multipliers (in the slack's unit) where active.
     """
-    total, n = level.shape
-    multipliers, active = np.zeros(level.shape), start | ~bounded
-    diagonal = np.einsum("bii->bi", matrix)
+    total, n = bounded.shape
+    multipliers, active = np.zeros(bounded.shape), start | ~bounded
     fewest, patience = np.full(total, n + 1), np.full(total, 3)
+    unsettled = np.ones(total, dtype=bool)
     live = np.arange(total)
     for _ in range(100 + 20 * n):
-        part = matrix[live] if len(live) < total else matrix
-        found = _solve_on(part, level[live], active[live])
-        slack = _times(part, found) - level[live]
-        sign = np.where(active[live], found * diagonal[live], slack)
-        wrong = bounded[live] & (sign > _ROUNDING * scale[live])
-        multipliers[live] = found
-        unsettled = wrong.any(axis=-1)
-        live, wrong = live[unsettled], wrong[unsettled]
-        if not len(live):
-            return multipliers, active
+        multipliers[live], excess = solve(live, active[live])
+        wrong = bounded[live] & (excess > tolerance[live])
         count = wrong.sum(axis=-1)
+        unsettled[live] = count > 0
+        live, wrong, count = live[count > 0], wrong[count > 0], count[count > 0]
+        if not len(live):
+            break
         patience[live] = np.where(count < fewest[live], 3, patience[live] - 1)
         fewest[live] = np.minimum(fewest[live], count)
         last = np.where(wrong, np.arange(n), -1).max(axis=-1, keepdims=True)
         active[live] ^= wrong & ((patience[live, None] > 0) | (np.arange(n) == last))
-    warnings.warn(
-        f"minimum norm: {len(live)} of {total} programs did not settle; the Gram matrix is "
-        "probably close to singular (see kkt_residual)",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return multipliers, active
+    return multipliers, active, unsettled
 
 
-def _solve_on(matrix: Array, level: Array, active: Mask) -> Array:
-    """Solve S μ = c on the active unknowns, μ = 0 elsewhere."""
-    multipliers = np.zeros(level.shape)
-    if len(level) == 1:
-        rows = np.flatnonzero(active[0])
-        block, right = matrix[0][rows][:, rows], level[0, rows]
-        if len(rows) <= _SMALL:
-            multipliers[0, rows] = np.linalg.solve(block, right)
-        else:
-            factor = cho_factor(block, overwrite_a=True, check_finite=False)
-            multipliers[0, rows] = cho_solve(factor, right, check_finite=False)
-        return multipliers
-    padded = matrix * (active[:, :, None] & active[:, None, :])
-    np.einsum("bii->bi", padded)[...] += ~active
-    np.copyto(multipliers, level, where=active)
-    return np.asarray(np.linalg.solve(padded, multipliers[..., None])[..., 0])
+class _Together:
+    """Many small programs: a round is one batched solve, padded where unknowns are not active."""
+
+    def __init__(self, matrix: Array, level: Array, bounded: Mask) -> None:
+        self.matrix, self.level = matrix, level
+        self.diagonal = np.einsum("bii->bi", matrix)
+
+    def solve(self, live: Counts, active: Mask) -> tuple[Array, Array]:
+        matrix, level = self.matrix[live], self.level[live]
+        padded = matrix * (active[:, :, None] & active[:, None, :])
+        np.einsum("bii->bi", padded)[...] += ~active
+        right = np.where(active, level, 0.0)[..., None]
+        found = np.asarray(np.linalg.solve(padded, right)[..., 0], dtype=np.float64)
+        slack = (matrix @ found[..., None])[..., 0] - level
+        return found, np.asarray(np.where(active, found * self.diagonal[live], slack))
+
+
+class _Alone:
+    """One large program, its free unknowns eliminated, the others as they become active."""
+
+    def __init__(self, matrix: Array, level: Array, bounded: Mask) -> None:
+        self.matrix, self.level, self.bounded = matrix[0], level[0], bounded[0]
+        self.free = np.flatnonzero(~self.bounded)
+        self.rows = self.matrix[self.free]
+        self.factor = _factor(self.rows[:, self.free])
+        self.inner = _forward(self.factor, self.level[self.free])
+        self.cross = np.empty((len(self.level), len(self.free)))
+        self.known = np.zeros(len(self.level), dtype=bool)
+
+    def solve(self, _: Counts, active: Mask) -> tuple[Array, Array]:
+        mine = np.flatnonzero(active[0] & self.bounded)
+        new = mine[~self.known[mine]]
+        if new.size:
+            self.cross[new] = _forward(self.factor, self.rows[:, new]).T
+            self.known[new] = True
+        cross, found = self.cross[mine], np.zeros(len(self.level))
+        if mine.size:
+            schur = self.matrix[mine][:, mine] - cross @ cross.T
+            right = self.level[mine] - cross @ self.inner
+            found[mine] = dpotrs(_factor(schur), right, lower=1)[0]
+        inner = self.inner - found[mine] @ cross
+        found[self.free] = dtrtrs(self.factor, inner, lower=1, trans=1)[0]
+        slack = self.matrix @ found - self.level
+        excess = np.where(active[0], found * np.diag(self.matrix), slack)
+        return found[None], excess[None]
+
+
+def _factor(matrix: Array) -> Array:
+    """Lower Cholesky factor (above its diagonal: anything); LinAlgError if there is none."""
+    factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("a program of the minimum norm is not positive definite")
+    return np.asarray(factor)
+
+
+def _forward(factor: Array, right: Array) -> Array:
+    return np.asarray(dtrtrs(factor, right, lower=1)[0])
