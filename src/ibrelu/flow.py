@@ -23,7 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,11 +33,13 @@ from ibrelu.problem import Problem
 
 _Kind = TypeVar("_Kind", np.float64, np.bool_)
 
+Indices: TypeAlias = NDArray[np.intp]
+
 _EVENTS = 50  # events a pair before a run is given up
 _TIE = 1e-12  # events within this relative distance of the first happen together
 _NOISE = 1e-15  # rounding of a sum of exponentials, relative to its terms
 _PROVEN = 1e-13  # how far below 0 a dismissed sum may still come, relative to its terms
-_REST = 1e-14  # rates on the kink below this share of the others' pull are 0
+_REST = 1e-14  # velocities on the kink below this share of what they are summed from are 0
 
 
 class Event(NamedTuple):
@@ -271,11 +273,11 @@ def _run(problem: Problem, start: Array) -> _Run:
     most = _EVENTS * problem.n * problem.m
     while len(phases) <= most:
         motion = _motion(problem, phase)
-        span, hits = _first_hits(problem, phase, motion)
-        if not hits.any():
+        span, arrived = _first_hits(problem, phase, motion)
+        if np.isinf(span):
             limit = phase.after(motion, np.inf)
             return _Run(limit, tuple(phases), tuple(events), "certified")
-        phase, changes = _turn(problem, phase.after(motion, span), hits)
+        phase, changes = _turn(problem, phase.after(motion, span), arrived)
         phases.append(phase)
         events += changes
     warnings.warn(
@@ -313,9 +315,9 @@ def _motion(problem: Problem, phase: _Phase) -> _Motion:
 
 
 def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float, Mask]:
-    """Time to the first event, and which of the four kinds of bound each pair then meets.
+    """Time to the first event (inf: none), and the pairs whose primals then meet 0.
 
-    The mask has shape (3, m, n): the primal meets 0, a sliding rate meets 0, it meets its drive.
+    An event is that, or that a sliding pair's rate meets 0 or its drive.
     """
     active, sliding = phase.active.T, phase.sliding.T
     away = np.where(active, 1.0, -1.0)[~sliding]  # so that each watched quantity starts positive
@@ -340,18 +342,17 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
     )
     # What a quantity is summed from sets its rounding, however much of it cancels.
     length = np.sqrt(np.diag(problem.gram))
-    moved = np.abs(motion.alpha)
-    rate_size = (np.multiply.outer(length @ moved.sum(axis=2).T, 1.0 / length))[held]
-    primal_size = np.multiply.outer(length @ (moved / motion.decay).sum(axis=2).T, length)[free]
+    reach = np.array([np.linalg.norm(length[on]) for on in active])
+    modes = np.linalg.norm(motion.residual, axis=0)
+    primal_size = np.linalg.norm(modes / motion.decay) * np.multiply.outer(reach, length)[free]
+    rate_size = np.linalg.norm(modes) * np.multiply.outer(reach, 1.0 / length)[held]
     size = np.concatenate([primal_size, rate_size, rate_size])
     size = np.maximum(size, np.abs(coefficients).sum(axis=1) + np.abs(value))
     roots = _first_roots(motion.decay, coefficients, value, limit, size)
     first = roots.min(initial=np.inf)
-    hit = (roots <= first * (1 + _TIE)) & np.isfinite(roots)
-    hits = np.zeros((3, *active.shape), dtype=bool)
-    hits[0][free] = hit[: len(away)]
-    hits[1][held], hits[2][held] = hit[len(away) :].reshape(2, -1)
-    return float(first), hits
+    arrived = np.zeros_like(phase.active)
+    arrived.T[free] = (roots[: len(away)] <= first * (1 + _TIE)) & np.isfinite(first)
+    return float(first), arrived
 
 
 def _first_roots(
@@ -408,65 +409,92 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return np.divide(top, bottom, out=np.full_like(top, np.inf), where=bottom > 0)
 
 
-def _turn(problem: Problem, phase: _Phase, hits: Mask) -> tuple[_Phase, list[Event]]:
-    """Return the phase that begins with the given hits, and its events."""
-    active, sliding, beta = phase.active.copy(), phase.sliding.copy(), phase.beta.copy()
-    drive = -np.multiply.outer(phase.residual, problem.signs)
-    length = np.sqrt(np.diag(problem.gram))
-    arrived, stopped, caught = hits.swapaxes(1, 2)
-    beta[arrived | sliding] = 0.0
-    sliding[stopped | caught] = False
-    active[caught] = True
-    # Driven away from the kink, a pair crosses it; driven towards it, it slides unless the
-    # others' motion carries it through.
-    outward = arrived & (drive > 0)
-    active ^= outward
-    inward = arrived & ~outward
-    active[inward], sliding[inward] = False, True
-    for k in np.flatnonzero(arrived.any(axis=0) & sliding.any(axis=0)):
-        kink = np.flatnonzero(sliding[:, k])
-        on = active[:, k]
-        others = problem.gram[np.ix_(kink, on)]
-        block = problem.gram[np.ix_(kink, kink)]
-        rest = _REST * length[kink] * (length[on] @ np.abs(drive[on, k]))
-        through, back = _kink_rates(block, others @ drive[on, k], drive[kink, k], rest)
-        active[kink[through], k] = True
-        sliding[kink[through | back], k] = False
+def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> tuple[_Phase, list[Event]]:
+    """Return the phase that begins when the given pairs meet the kink or rates meet their bounds.
+
+    Driven away from the kink, a pair crosses it. Driven towards it, it slides unless the others'
+    motion carries it through; where its velocity is 0 its acceleration decides.
+    """
+    gram, signs = problem.gram, problem.signs
+    drive = -np.multiply.outer(phase.residual, signs)
+    moving = np.where(phase.active.any(axis=1), phase.residual, 0.0)
+    crossing = arrived & (drive > 0)
+    kink = phase.sliding | (arrived & ~crossing)
+    active = (phase.active ^ crossing) & ~kink
+    rate = np.where(active, drive, 0.0)
+    low, high, sliding = kink.copy(), kink.copy(), kink.copy()
+    for k in range(problem.m):
+        kept = np.flatnonzero(kink[:, k])
+        lower, rest = drive[kept, k], _rest(problem, kept, active[:, k], moving)
+        solution = _kink_rates(gram, kept, rate[:, k], lower, np.zeros(len(kept)), rest)
+        rate[kept, k] = solution.rate
+        low[kept, k], high[kept, k] = solution.low, solution.high
+        sliding[kept, k] = ~(solution.leaves_low | solution.leaves_high)
+        active[kept, k] = solution.leaves_low
+    slope = np.where(active, gram @ rate, 0.0) @ signs
+    drive = -np.multiply.outer(slope, signs)
+    change = np.where(active, drive, 0.0)
+    low, high = low & sliding, high & sliding
+    for k in np.flatnonzero((low | high).any(axis=0)):
+        kept = np.flatnonzero(sliding[:, k])
+        upper = np.where(high[kept, k], 0.0, np.inf)
+        lower = np.where(low[kept, k], np.minimum(drive[kept, k], upper), -np.inf)
+        rest = _rest(problem, kept, active[:, k], slope)
+        solution = _kink_rates(gram, kept, change[:, k], lower, upper, rest)
+        back = solution.high
+        sliding[kept, k] = ~(solution.low | back)
+        active[kept, k] = solution.low & ~back
     residual = np.where(active.any(axis=1), phase.residual, -problem.labels)
+    beta = np.where(kink | arrived, 0.0, phase.beta)
     begun = _Phase(phase.time, phase.alpha, beta, residual, active, sliding)
     return begun, _changes(phase, begun)
 
 
-def _kink_rates(block: Array, push: Array, drive: Array, rest: Array) -> tuple[Mask, Mask]:
-    r"""Which pairs on the kink leave it, to the active and to the inactive side.
+class _Kink(NamedTuple):
+    rate: Array
+    low: Mask  # the rate is at its lower bound
+    high: Mask
+    leaves_low: Mask  # and the primal moves off the kink, to the active side
+    leaves_high: Mask
 
-    Their rates v minimise :math:`\tfrac12 v^\top G v + p^\top v` over drive ≤ v ≤ 0 (drive ≤ 0):
-    with w = Gv + p the velocity of their primals, w = 0 between the bounds, w ≥ 0 at the drive
-    (the pair becomes active), w ≤ 0 at 0 (it becomes inactive). A pair at rest, v = w = 0, becomes
-    inactive: descent comes to rest just below the kink, and stays there if its drive turns round.
-    Velocities below `rest` count as 0.
-    Principal pivoting from "all slide"; blocks of pairs while that helps, then the first wrong pair
-    alone, which cannot cycle.
+
+def _rest(problem: Problem, kept: Indices, on: Mask, drive: Array) -> Array:
+    """Velocities on the kink that are 0 to rounding."""
+    length = np.sqrt(np.diag(problem.gram))
+    return np.asarray(_REST * np.linalg.norm(drive) * np.linalg.norm(length[on]) * length[kept])
+
+
+def _kink_rates(
+    gram: Array, kept: Indices, others: Array, lower: Array, upper: Array, rest: Array
+) -> _Kink:
+    r"""Rates of the pairs `kept` on the kink, given the `others`' (0 on the kept).
+
+    They minimise :math:`\tfrac12 v^\top G v + p^\top v`, p the others' pull, over lower ≤ v ≤ upper:
+    with w = Gv + p the velocity of their primals, w = 0 between the bounds, w ≥ 0 at the lower (the
+    pair goes to the active side), w ≤ 0 at the upper (to the inactive side). Principal pivoting
+    from "all slide": blocks of pairs while that helps, then the first wrong pair alone, which
+    cannot cycle.
     """
-    through, back = np.zeros((2, len(push)), dtype=bool)
+    block, push = gram[np.ix_(kept, kept)], gram[kept] @ others
     tolerance = rest / np.diag(block)
-    fewest, patience = len(push) + 1, 3
+    low, high = np.zeros((2, len(kept)), dtype=bool)
+    fewest, patience = len(kept) + 1, 3
     while True:
-        slide = ~(through | back)
-        rate = np.where(through, drive, 0.0)
-        free = np.ix_(slide, slide)
-        rate[slide] = np.linalg.solve(block[free], -(push + block @ rate)[slide])
+        slide = ~(low | high)
+        rate = np.where(low, lower, np.where(high, upper, 0.0))
+        rate[slide] = np.linalg.solve(block[np.ix_(slide, slide)], -(push + block @ rate)[slide])
         velocity = push + block @ rate
-        to_active = slide & (rate < drive - tolerance)
-        to_inactive = slide & (rate >= -tolerance)
-        to_slide = (through & (velocity < -rest)) | (back & (velocity > rest))
-        wrong = np.flatnonzero(to_active | to_inactive | to_slide)
+        to_low, to_high = slide & (rate < lower - tolerance), slide & (rate > upper + tolerance)
+        to_slide = (low & (velocity < -rest)) | (high & (velocity > rest))
+        wrong = np.flatnonzero(to_low | to_high | to_slide)
         if wrong.size == 0:
-            return through, back
+            break
         patience = 3 if wrong.size < fewest else patience - 1
         fewest = min(fewest, wrong.size)
         change = wrong if patience > 0 else wrong[:1]
-        through[change], back[change] = to_active[change], to_inactive[change]
+        low[change], high[change] = to_low[change], to_high[change]
+    low, high = rate <= lower + tolerance, rate >= upper - tolerance
+    return _Kink(rate, low, high, low & (velocity > rest), high & (velocity < -rest))
 
 
 def _changes(before: _Phase, after: _Phase) -> list[Event]:
