@@ -58,6 +58,10 @@ pdf: $(SITE)/.built $(VENV)/dev.stamp  ## Print the whole book into one PDF besi
 links: $(VENV)/book.stamp  ## Check the external links (needs a network)
 	$(PY) $(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links
 
+bench: $(VENV)/book.stamp  ## Time the package beside its peers again (installs them; needs a quiet machine)
+	$(PY) -m pip install -qq -e ".[bench]"
+	$(PY) benchmarks/speed.py
+
 clean:  ## Remove what was built
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
