@@ -197,6 +197,12 @@ def test_the_text_has_four_digits_and_fits_a_terminal():
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_what_is_rounding_only_has_no_digits():
+    text = str(report(features(d=1_000), LABELS))
+    for what in ("loss", "off the prediction", "KKT residual"):
+        assert f"{what:20}< 1e-9" in text
+
+
 def test_the_table_is_well_formed_and_has_headers_for_screen_readers(tmp_path):
     frame = pd.DataFrame(features(), index=["<b>", "b&c", "c", "d"]).assign(**{"<i>": 1.0})
     markup = report(frame, LABELS)._repr_html_()
@@ -265,6 +271,8 @@ def spoiled(place, value):
         (features()[[0, 1, 2, 1]], LABELS[[0, 1, 2, 1]], ValueError, "row 1 and row 3 are dupl"),
         (features()[[0, 1, 2, 1]], LABELS, ValueError, "labels differ.*find out which is right"),
         (spoiled((3,), -2 * features()[0]), LABELS, ValueError, "row 3 is -2 times row 0"),
+        (features() - features().mean(axis=0), LABELS, ValueError, "add up to zero.*own mean"),
+        (spoiled((3,), [1, 2, -1] @ features()[:3]), LABELS, ValueError, "is to rounding a comb"),
         (features(d=3), LABELS, ValueError, "n = 4 examples > d = 3 features.*at most 3 rows"),
         (features()[0], LABELS, ValueError, r"shape \(n, d\).*got shape \(50,\)"),
         (features() * 1j, LABELS, TypeError, "real numbers, got dtype complex128"),

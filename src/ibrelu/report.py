@@ -231,10 +231,10 @@ class Report:
         norm = gap(problem, run.alpha, np.zeros_like(run.alpha))
         return [
             *rows,
-            ("loss", _number(run.loss), kind),
+            ("loss", _small(run.loss, (problem.labels**2).sum()), kind),
             ("final pattern", f"{int(run.active.sum())} active", pattern),
             ("‖w(∞)‖", _number(norm), "norm of the limit, within the span of the examples"),
-            ("off the prediction", _number(self.from_prediction), "distance from it / its norm"),
+            ("off the prediction", _small(self.from_prediction), "distance from it / its norm"),
         ]
 
     def _least(self) -> list[Row]:
@@ -244,7 +244,7 @@ class Report:
         listed = ", ".join(chosen[:_SHOWN]) + (", …" if len(chosen) > _SHOWN else "")
         return [
             ("‖w*‖", _number(least.norm), f"minimum {proof}"),
-            ("KKT residual", _number(least.kkt_residual), "its optimality conditions"),
+            ("KKT residual", _small(least.kkt_residual), "relative error of its conditions"),
             ("selected examples", str(len(chosen)), listed or "none is held at a kink"),
         ]
 
@@ -349,8 +349,9 @@ def report(
     TypeError
         If a column or the labels hold text, or an argument is of the wrong kind.
     ValueError
-        If a value is missing or infinite, a row zero or a duplicate, a label zero, there are more
-        rows than columns, or no neuron has the sign of any label. The message names row and column.
+        If a value is missing or infinite, a row zero, a duplicate or a combination of others, a
+        label zero, there are more rows than columns, or no neuron has the sign of any label. The
+        message names row and column.
 
     References
     ----------
@@ -371,6 +372,7 @@ def report(
     labels = _checked_labels(raw_labels, table, signs)
     gram, notes = _scan(table)
     _check_rows(gram, labels, table)
+    _check_independent(gram, table)
     problem = Problem(gram, labels, signs)
     if (labels > 0).all() or (labels < 0).all():
         notes.append(
@@ -697,6 +699,25 @@ def _check_rows(gram: Array, labels: Array, table: _Table) -> None:
     )
 
 
+def _check_independent(gram: Array, table: _Table) -> None:
+    """Refuse rows of which one is a combination of the others."""
+    lengths = np.sqrt(np.diag(gram))
+    values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
+    if values[0] > 1e-12:
+        return
+    weights = vectors[:, 0] / lengths  # the rows times these add up to zero
+    if np.ptp(weights) < 1e-6 * np.abs(weights).max():
+        raise ValueError(
+            "the rows add up to zero, as they do once their own mean has been subtracted, so their "
+            "predictions cannot be chosen independently; subtract the mean of other examples, or "
+            "drop one row"
+        )
+    raise ValueError(
+        f"{table.row(int(np.argmax(np.abs(vectors[:, 0]))))} is to rounding a combination of other "
+        "rows, so their predictions cannot be chosen independently; drop it, or add features"
+    )
+
+
 def _checked_labels(raw: NDArray[Any], table: _Table, signs: Sequence[int]) -> Array:
     """Labels as numbers, none zero, at least one that a neuron can reach."""
     n = len(table.values)
@@ -755,6 +776,11 @@ def _label_numbers(raw: NDArray[Any], table: _Table) -> Array:
 
 def _number(value: Any) -> str:
     return "none" if np.isnan(value) else f"{float(value):.4g}".replace("inf", "∞")
+
+
+def _small(value: Any, unit: float = 1.0) -> str:
+    """Write a number of which the digits below 1e-9 of a unit are rounding."""
+    return "< 1e-9" if value < 1e-9 * unit else _number(value)
 
 
 def _signs(problem: Problem) -> str:
