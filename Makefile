@@ -47,7 +47,7 @@ execute: $(VENV)/book.stamp  ## Execute the notebooks in place, after a change o
 	$(PY) book/execute.py
 
 course: $(VENV)/dev.stamp  ## Build problem sets, solutions and slides into _build/course
-	$(PY) book/course/build.py
+	$(PY) book/course/handouts.py
 
 dist: $(SITE)/.built  ## Pack the site for reading from a folder, without a network
 	$(PY) -c "import shutil; print(shutil.make_archive('_build/ibrelu-book', 'zip', '_build', 'html'))"

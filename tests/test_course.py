@@ -5,11 +5,18 @@ All by the tools that a lecturer uses: nbgrader's commands, pip in a new environ
 
 from __future__ import annotations
 
+import getpass
+import html
+import io
+import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +29,7 @@ sys.path.insert(0, str(COURSE))
 
 pytest.importorskip("nbgrader")
 nbformat = pytest.importorskip("nbformat")
-build = pytest.importorskip("build")
+handouts = pytest.importorskip("handouts")
 
 SETS = sorted(path.name for path in (COURSE / "problem-sets" / "source").iterdir())
 LECTURES = sorted(path.stem for path in (COURSE / "slides").glob("lecture-*.ipynb"))
@@ -319,7 +326,7 @@ def nbgrader(folder: Path, *arguments: str) -> str:
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a clean course directory with all sets released by nbgrader."""
     folder = tmp_path_factory.mktemp("course")
-    build.release(folder)
+    handouts.release(folder)
     return folder
 
 
@@ -327,7 +334,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build what `make course` builds, elsewhere."""
     out = tmp_path_factory.mktemp("built") / "course"
-    build.main(out)
+    handouts.main(out)
     return out
 
 
@@ -411,3 +418,182 @@ def test_each_mistake_loses_exactly_its_points(course, name):
         {student: sum(each.values()) for student, each in expected.items()},
         f"{seconds:.0f} s",
     )
+
+
+@pytest.mark.slow
+def test_a_set_goes_through_the_exchange_and_comes_back_graded(course, tmp_path):
+    name = SETS[0]
+    student = tmp_path / "student"
+    student.mkdir()
+    shutil.copy2(course / "nbgrader_config.py", student)
+    (student / "exchange").symlink_to(course / "exchange")
+    (course / "exchange").mkdir(mode=0o777)
+    (course / "exchange").chmod(0o777)
+    nbgrader(course, "release_assignment", name)
+    nbgrader(student, "fetch_assignment", name)
+    fetched = student / name / f"{name}.ipynb"
+    hand_in(fetched, answers(name), student / "solved" / fetched.name)
+    shutil.copy2(student / "solved" / fetched.name, fetched)
+    nbgrader(student, "submit", name)
+    nbgrader(course, "collect", name)
+    nbgrader(course, "autograde", name, "--student", getpass.getuser())
+    assert scores(course, name, getpass.getuser()) == points(name)
+
+
+def squeezed(text: str) -> str:
+    """Leave out white space, quotes and JSON's escapes: one line may be written in many ways."""
+    return re.sub(r"\\n|[\s\"'\\]", "", html.unescape(text))
+
+
+def secrets() -> dict[str, str]:
+    """What students must not see, of every set."""
+    found = {}
+    for name in SETS:
+        for cell in source(name).cells:
+            for kind in (SOLUTION, HIDDEN):
+                for text in kind.findall(cell.source):
+                    found[f"{name}/{mark(cell)}"] = squeezed(text)
+    return found
+
+
+def telling(files: dict[str, bytes]) -> list[tuple[str, str]]:
+    """List the files that hold a solution, a hidden test or their marks."""
+    words = {"mark": "###BEGINSOLUTION", "mark of tests": "###BEGINHIDDEN", **secrets()}
+    texts = {}
+    for name, raw in files.items():
+        text = raw.decode("utf-8", "ignore")
+        # Coloured code is cut up by tags.
+        texts[name] = squeezed(re.sub(r"<[^>]*>", "", text) if name.endswith(".html") else text)
+    return [(n, what) for n, text in texts.items() for what, word in words.items() if word in text]
+
+
+def unpacked(archive: Path) -> dict[str, bytes]:
+    """Read the files of an archive, and those of the wheels in it."""
+    files = {}
+    with zipfile.ZipFile(archive) as packed:
+        for name in packed.namelist():
+            files[name] = packed.read(name)
+            if name.endswith(".whl"):
+                with zipfile.ZipFile(io.BytesIO(files[name])) as inner:
+                    files.update({f"{name}/{n}": inner.read(n) for n in inner.namelist()})
+    return files
+
+
+@pytest.mark.slow
+def test_solutions_are_in_the_solution_archive_and_not_in_the_students(built):
+    given = unpacked(built / "ibrelu-student.zip")
+    assert {Path(name).stem for name in given if name.endswith(".ipynb")} == set(SETS)
+    assert telling(given) == []
+    found = {what for _, what in telling(unpacked(built / "ibrelu-solutions.zip"))}
+    assert found == {"mark", "mark of tests", *secrets()}
+
+
+@pytest.mark.slow
+def test_slides_hold_no_solution(built):
+    pages = (built / "slides").glob("*.html")
+    assert telling({path.name: path.read_bytes() for path in pages}) == []
+
+
+@pytest.mark.browser
+def test_the_site_holds_no_solution():
+    kinds = {".html", ".js", ".txt", ".md", ".ipynb", ".json", ".rst"}
+    files = [path for path in SITE.rglob("*") if path.suffix in kinds]
+    assert files, "there is no built site to test; run `make book`"
+    assert telling({str(path): path.read_bytes() for path in files}) == []
+    assert not [path for path in SITE.rglob("*") if path.stem in SETS or path.stem in LECTURES]
+
+
+@pytest.mark.slow
+def test_the_student_archive_runs_in_a_new_environment(built, tmp_path):
+    with zipfile.ZipFile(built / "ibrelu-student.zip") as packed:
+        packed.extractall(tmp_path)
+    folder = tmp_path / "ibrelu-student"
+    subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
+    python = folder / "env" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "-r", "requirements.txt"]
+    subprocess.run(install, check=True, cwd=folder)
+    for name in SETS:
+        notebook = folder / name / f"{name}.ipynb"
+        hand_in(notebook, answers(name), folder / "solved" / name / notebook.name)
+        for path in (notebook, folder / "solved" / name / notebook.name):
+            errors = errors_of(python, path)
+            # As released, each answer is still to be written; nothing else is wrong.
+            assert errors <= ({"NotImplementedError"} if path == notebook else set()), path
+
+
+def errors_of(python: Path, path: Path) -> set[str]:
+    """Run a notebook to its end in an environment; return the kinds of its errors."""
+    run = ["jupyter", "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "--stdout"]
+    done = subprocess.run(
+        [python, "-m", *run, path], check=True, capture_output=True, env=plain_environment()
+    )
+    cells = [cell for cell in json.loads(done.stdout)["cells"] if cell["cell_type"] == "code"]
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    return {output["ename"] for output in outputs if output["output_type"] == "error"}
+
+
+def plain_environment() -> dict[str, str]:
+    """Leave out of the environment what would let another environment's packages in."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+
+
+@pytest.fixture(params=LECTURES)
+def lecture(request, built, chromium) -> Iterator[Any]:
+    """Open a lecture from its folder, with no network, and watch it."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.outside, page.wrong = [], []
+
+    def watch(route: Any) -> None:
+        if route.request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            page.outside.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", watch)
+    page.on("pageerror", lambda error: page.wrong.append(str(error)))
+    page.on("console", lambda m: page.wrong.append(m.text) if m.type == "error" else None)
+    page.on("requestfailed", lambda r: page.wrong.append(r.url))
+    page.goto((built / "slides" / f"{request.param}.html").as_uri())
+    page.evaluate("MathJax.startup.promise")
+    page.wait_for_function("Reveal.isReady()")
+    yield page
+    context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_lecture_works_offline(lecture):
+    slides = lecture.evaluate("Reveal.getTotalSlides()")
+    assert 12 <= slides <= 20
+    seen = []
+    for _ in range(slides):
+        seen.append(lecture.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').innerText"))
+        # All of the slide is on the page, and the lecturer knows what to say.
+        assert lecture.evaluate("Reveal.getCurrentSlide().scrollHeight") <= 700, seen[-1]
+        assert lecture.evaluate("Reveal.getCurrentSlide().querySelector('aside.notes').innerText")
+        for slider in lecture.locator("section.present input[type=range]").all():
+            moves(slider)
+        lecture.evaluate("document.activeElement.blur()")
+        lecture.keyboard.press("ArrowRight")
+    assert len(set(seen)) == slides
+    assert lecture.locator("mjx-container").count() > 10
+    assert lecture.locator("mjx-merror").count() == 0
+    assert lecture.locator(".ibrelu-explorer").count() >= 3
+    assert lecture.evaluate("[...document.images].every((i) => i.alt && i.naturalWidth)")
+    assert lecture.outside == []
+    assert lecture.wrong == []
+
+
+def moves(slider: Any) -> None:
+    """Check that arrow keys on a slider change picture and caption, and turn no page."""
+    explorer = slider.locator("xpath=ancestor::figure")
+    page = slider.page.evaluate("Reveal.getIndices().h")
+    before = explorer.locator("img").get_attribute("src")
+    caption = explorer.locator("figcaption").inner_text()
+    slider.focus()
+    slider.press("ArrowRight")
+    assert explorer.locator("img").get_attribute("src") != before
+    assert explorer.locator("figcaption").inner_text() != caption
+    assert slider.page.evaluate("Reveal.getIndices().h") == page

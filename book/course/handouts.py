@@ -1,6 +1,6 @@
 """Build what a lecturer hands out, into _build/course: two archives, and the slides.
 
-    python book/course/build.py [FOLDER]
+    python book/course/handouts.py [FOLDER]
 
 The student archive holds the released problem sets and the package; the solution archive is a
 course directory for nbgrader. Both come from the same sources, problem-sets/source.
