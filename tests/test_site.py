@@ -6,18 +6,23 @@ so; with IBRELU_REQUIRE_BROWSER set, as in continuous integration, that is a fai
 
 from __future__ import annotations
 
-import gzip
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from weigh import CONTENT as CONTENT_BUDGET
+from weigh import EXPLORER as EXPLORER_BUDGET
+from weigh import PAGE as PAGE_BUDGET
+from weigh import explorers, own_weight, weight
 
 pytestmark = pytest.mark.browser
 
@@ -31,8 +36,6 @@ PAGES = sorted(
     if not path.startswith("_") and path not in GENERATED
 )
 CONTENT = [path for path in PAGES if path != "search.html"]
-
-PAGE_BUDGET = 1_500_000  # bytes, gzipped, all that a page loads
 
 
 @dataclass
@@ -108,13 +111,6 @@ every_page = pytest.mark.parametrize("visit", PAGES, indirect=True)
 every_text = pytest.mark.parametrize("visit", CONTENT, indirect=True)
 
 
-@cache
-def weight(name: str) -> int:
-    """Return the gzipped bytes of a file of the site."""
-    file = SITE / name
-    return len(gzip.compress(file.read_bytes(), 6)) if file.is_file() else 0
-
-
 def untypeset(page: Any) -> list[str]:
     """List formulas that MathJax left as they were, or could not read."""
     return page.evaluate(
@@ -155,8 +151,27 @@ def test_no_script_fails_and_nothing_is_missing(visit):
 
 @every_page
 def test_a_page_keeps_its_weight_budget(visit):
-    heaviest = sorted(((weight(name), name) for name in visit.loaded), reverse=True)
+    heaviest = sorted(((weight(SITE / name), name) for name in visit.loaded), reverse=True)
     assert sum(size for size, _ in heaviest) <= PAGE_BUDGET, heaviest[:5]
+    assert own_weight(SITE, visit.loaded) <= CONTENT_BUDGET
+    scripts = [name for name in visit.loaded if "fontawesome" in name or "thebe" in name]
+    assert scripts == []
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_each_explorer_keeps_its_weight_budget(name):
+    for title, size in explorers(SITE / name).items():
+        assert size <= EXPLORER_BUDGET, title
+
+
+@every_page
+def test_every_icon_is_drawn(visit):
+    blank = visit.page.evaluate(
+        """[...document.querySelectorAll(".fas, .fab, .fa-solid, .fa-brands")]
+          .filter(icon => !getComputedStyle(icon).maskImage.startsWith("url("))
+          .map(icon => icon.className)"""
+    )
+    assert blank == []
 
 
 @every_text
@@ -294,20 +309,125 @@ def test_the_landing_page_lets_the_reader_touch_the_result(chromium, address):
     opened.page.context.close()
 
 
-def test_the_site_works_from_a_folder(chromium):
-    base = SITE.as_uri() + "/"
-    opened = open_page(chromium, base, base + "index.html", arrives="**/book/index.html")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Address of the site, packed and unpacked elsewhere, as a reader without a network has it."""
+    home = tmp_path_factory.mktemp("a reader's folder")
+    packed = shutil.make_archive(str(home / "book"), "zip", SITE.parent, "html")
+    shutil.unpack_archive(packed, home)
+    return (home / "html").as_uri() + "/"
+
+
+@pytest.mark.parametrize("name", ["index.html", *CONTENT])
+def test_a_page_works_from_an_unpacked_folder(chromium, folder, name):
+    arrives = "**/book/index.html" if name == "index.html" else "**"
+    opened = open_page(chromium, folder, folder + name, arrives=arrives)
     assert untypeset(opened.page) == []
-    assert check_explorers(opened) >= 1
+    for explorer in opened.page.locator(".ibrelu-explorer").all():
+        slider = explorer.locator("input[type=range]").first
+        slider.wait_for()
+        start = move(opened, explorer, slider, "Home")
+        assert move(opened, explorer, slider, "End") != start
     assert opened.outside == []
     assert opened.errors == []
     opened.page.context.close()
 
 
-@pytest.mark.parametrize("words", ["Gram matrix", "minimum norm", "gradient descent"])
-def test_the_search_finds(chromium, address, words):
+LANDING = "book/index.html"
+
+
+def test_with_scripts_off_the_first_frame_stands_with_a_note(chromium):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{SITE.as_uri()}/{LANDING}")
+    explorer = page.locator(".ibrelu-explorer").first
+    assert explorer.locator("img").bounding_box()["height"] > 100
+    assert explorer.locator("figcaption").inner_text().strip()
+    assert explorer.locator(".ibrelu-note").is_visible()
+    assert explorer.locator("input").count() == 0
+    context.close()
+
+
+def test_a_finger_moves_a_slider(chromium):
+    context = chromium.new_context(viewport={"width": 375, "height": 800}, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{SITE.as_uri()}/{LANDING}")
+    explorer = page.locator(".ibrelu-explorer").first
+    slider = explorer.locator("input[type=range]").first
+    slider.scroll_into_view_if_needed()
+    start, box = explorer_state(explorer), slider.bounding_box()
+    assert box["height"] >= 44  # as large as a fingertip
+    page.touchscreen.tap(box["x"] + box["width"] - 6, box["y"] + box["height"] / 2)
+    page.wait_for_function("slider => slider.value === slider.max", arg=slider.element_handle())
+    assert explorer_state(explorer)[0] != start[0]
+    assert explorer_state(explorer)[1] != start[1]
+    context.close()
+
+
+def test_an_address_with_a_setting_opens_at_that_setting(chromium):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{SITE.as_uri()}/{LANDING}")
+    slider = page.locator(".ibrelu-explorer input[type=range]").first
+    slider.press("ArrowRight")
+    page.wait_for_function("location.hash.includes('=')")
+    caption = page.locator(".ibrelu-explorer figcaption").first.inner_text()
+    link = page.url
+    other = context.new_page()
+    other.goto(link)
+    other.locator(".ibrelu-explorer input[type=range]").first.wait_for()
+    assert other.locator(".ibrelu-explorer figcaption").first.inner_text() == caption
+    assert other.locator(".ibrelu-explorer input[type=range]").first.input_value() == "1"
+    context.close()
+
+
+def test_print_shows_the_first_frame_with_a_note_and_no_sliders(chromium):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{SITE.as_uri()}/{LANDING}")
+    explorer = page.locator(".ibrelu-explorer").first
+    first = explorer_state(explorer)
+    explorer.locator("input[type=range]").first.press("End")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert explorer_state(explorer) == first
+    assert explorer.locator(".ibrelu-note").is_visible()
+    assert not explorer.locator("input").first.is_visible()
+    context.close()
+
+
+def test_who_wants_no_motion_sees_none(chromium):
+    context = chromium.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(f"{SITE.as_uri()}/{LANDING}")
+    moving = page.evaluate(
+        """[...document.querySelectorAll("body *")].map(n => getComputedStyle(n))
+          .filter(s => parseFloat(s.transitionDuration) > 0.01
+            || parseFloat(s.animationDuration) > 0.01).length"""
+    )
+    assert moving == 0
+    assert page.locator(".ibrelu-explorer button", has_text="Play").count() == 0
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("Gram matrix", "near-orthogonality"),
+        ("minimum norm", "single-neuron-gap"),
+        ("gradient descent", "linear-bias"),
+        ("Lemma 5", "lemma-5"),
+        ("Lemma 6", "lemma-6"),
+        ("Theorem 2", "single-neuron-gap"),
+    ],
+)
+def test_the_search_finds(chromium, address, words, page):
     opened = open_page(chromium, address, f"{address}search.html?q={words.replace(' ', '+')}")
-    opened.page.wait_for_selector("#search-results li a", timeout=10_000)
-    assert opened.page.locator("#search-results li a").count() >= 1
+    results = opened.page.locator("#search-results li a:first-of-type")
+    results.first.wait_for(timeout=10_000)
+    opened.page.locator("#search-results .search-summary", has_text="found").wait_for()
+    found = [result.get_attribute("href") for result in results.all()]
+    assert any(f"/{page}.html" in link for link in found[:10]), found[:10]
+    assert all(text.strip() for text in results.all_inner_texts()), "a result without a name"
     assert opened.errors == []
     opened.page.context.close()

@@ -1,0 +1,116 @@
+"""Weigh the built site, and time it on a slow processor: `python book/weigh.py SITE REPORT`.
+
+For each page: what it loads, gzipped, and how much of that is its own; its heaviest explorer; and,
+on a processor four times slower than this one, the seconds until it can be used (every slider
+answers, every formula in view is set) and until the last formula is set. The table goes to
+REPORT.txt, the numbers to REPORT.json.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from browser import FLAGS, find_chromium
+
+# Bytes, gzipped: all that a page loads; what of it is the page and its pictures; one explorer.
+PAGE, CONTENT, EXPLORER = 1_500_000, 500_000, 400_000
+SECONDS = 2.5  # until a page can be used, at a quarter of the speed
+SLOWER = 4
+FIGURE = re.compile(r'<figure class="ibrelu-explorer" id="([^"]+)".*?</figure>', re.DOTALL)
+READY = """() => document.readyState !== "loading" &&
+  [...document.querySelectorAll(".ibrelu-explorer")].every((e) => e.dataset.ready === "yes") &&
+  [...document.querySelectorAll(".math")].every((formula) => {
+    const box = formula.getBoundingClientRect();
+    const seen = box.height && box.bottom > 0 && box.top < innerHeight;
+    return !seen || formula.querySelector("mjx-container");
+  }) && performance.now()"""
+FORMULAS = """async () => {
+  if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
+  return performance.now();
+}"""
+
+
+@cache
+def weight(file: Path) -> int:
+    """Return a file's gzipped bytes, 0 for a folder."""
+    return len(gzip.compress(file.read_bytes(), 6)) if file.is_file() else 0
+
+
+def own_weight(site: Path, loaded: set[str]) -> int:
+    """Return the gzipped bytes of what belongs to one page alone: its text and its pictures."""
+    own = [name for name in loaded if not name.startswith("_static/") and name != "searchindex.js"]
+    return sum(weight(site / name) for name in own)
+
+
+def explorers(file: Path) -> dict[str, int]:
+    """Return the gzipped bytes of each explorer of a page."""
+    found = FIGURE.finditer(file.read_text("utf-8"))
+    return {figure[1]: len(gzip.compress(figure[0].encode(), 6)) for figure in found}
+
+
+def measure(browser: Any, site: Path, name: str) -> dict[str, Any]:
+    """Open a page on a slow processor."""
+    base = site.as_uri() + "/"
+    loaded: set[str] = set()
+    page = browser.new_page()
+    page.on(
+        "request",
+        lambda request: (
+            loaded.add(request.url.removeprefix(base).partition("?")[0])
+            if request.url.startswith(base)
+            else None
+        ),
+    )
+    page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+    page.goto(base + name, wait_until="commit")
+    usable = page.wait_for_function(READY, timeout=60_000).json_value() / 1000
+    formulas = page.evaluate(FORMULAS) / 1000
+    page.close()
+    return {
+        "page": name,
+        "bytes": sum(weight(site / file) for file in loaded),
+        "own": own_weight(site, loaded),
+        "explorers": explorers(site / name),
+        "usable": round(usable, 2),
+        "formulas": round(formulas, 2),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write the report for people."""
+    lines = [f"{'kB':>7} {'own':>5} {'explorer':>8} {'usable s':>8} {'formulas s':>10}  page"]
+    for row in rows:
+        heaviest = max(row["explorers"].values(), default=0) / 1000
+        over = " <-- slow" if row["usable"] > SECONDS else ""
+        lines.append(
+            f"{row['bytes'] / 1000:7.0f} {row['own'] / 1000:5.0f} {heaviest:8.0f} "
+            f"{row['usable']:8.2f} {row['formulas']:10.2f}  {row['page']}{over}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(site: str, report: str) -> int:
+    """Measure every page."""
+    from playwright.sync_api import sync_playwright
+
+    root = Path(site).resolve()
+    names = sorted(p.relative_to(root).as_posix() for p in root.glob("book/**/*.html"))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        rows = [measure(browser, root, name) for name in names]
+        browser.close()
+    text = table(rows)
+    Path(f"{report}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    Path(f"{report}.txt").write_text(text, encoding="utf-8")
+    print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
