@@ -166,3 +166,10 @@ def test_a_page_built_without_a_remote_links_to_no_repository(tmp_path):
         assert host not in page
     assert not (site / "book" / "part" / "page.ipynb").exists()
     assert "pip install" not in (site / "_sources" / "book" / "part" / "page.ipynb").read_text()
+
+
+def test_binder_gets_a_python_that_the_tests_run_on():
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8"))
+    wanted = (ROOT / "runtime.txt").read_text("utf-8").strip().removeprefix("python-")
+    assert wanted in workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
