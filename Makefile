@@ -20,7 +20,7 @@ unexport JPY_SESSION_NAME
 SOURCES := _config.yml _toc.yml pyproject.toml $(wildcard .git/config .git/HEAD) \
 	$(shell find book src -type f -not -path '*/.*' -not -path '*/__pycache__/*' -not -path '*.egg-info/*')
 
-.PHONY: book test execute lint dist pdf links clean distclean help FORCE
+.PHONY: book test execute lint dist pdf report links clean distclean help FORCE
 .DELETE_ON_ERROR:
 
 book: $(SITE)/.built  ## Build the book; every warning is an error, every notebook is executed
@@ -54,6 +54,9 @@ dist: $(SITE)/.built  ## Pack the site for reading from a folder, without a netw
 
 pdf: $(SITE)/.built $(VENV)/dev.stamp  ## Print the whole book into one PDF beside the site (needs Chromium)
 	$(PY) book/pdf.py $(SITE) $(SITE)/ibrelu-book.pdf
+
+report: $(SITE)/.built $(VENV)/dev.stamp  ## Weigh each page and time it on a slow processor (needs Chromium)
+	$(PY) book/weigh.py $(SITE) _build/report
 
 links: $(VENV)/book.stamp  ## Check the external links (needs a network)
 	$(PY) $(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links
