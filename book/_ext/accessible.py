@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-SYMBOL_LINK = re.compile(r'<a (class="[^"]*" href="[^"]*#symbol-([\w-]+)")')
+SYMBOL_LINK = re.compile(r'<a (class="[^"]*" href="[^"]*#symbol-([\w-]+)")(?: title="([^"]*)")?')
 
 
 def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
@@ -18,7 +18,7 @@ def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: o
     body = body.replace(' role="doc-biblioentry"', ' role="listitem"')
     context["body"] = SYMBOL_LINK.sub(
         lambda link: (
-            f'<a title="{link[2].replace("-", " ")}: see the notation" '
+            f'<a title="{link[3] or link[2].replace("-", " ")} (see the notation)" '
             f'aria-label="{link[2].replace("-", " ")}" {link[1]}'
         ),
         body,
