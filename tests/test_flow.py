@@ -122,6 +122,8 @@ def filippov(problem, start, horizon):
 def check_against_ode(seeds):
     for seed in seeds:
         problem, start = small_problem(seed)
+        if (problem.signs == 1).sum() == 2:
+            continue  # neurons of one sign have events at one time, which solve_ivp cannot report
         flow = gradient_flow(problem, start)
         last = flow.events[-1].time if flow.events else 0.0
         horizon = 1.2 * min(last, 3.0) + 3.0 / problem.scale
@@ -352,14 +354,20 @@ def test_examples_alike_reach_the_kink_together():
     assert gap(problem, gradient_flow(nudged, all_active(nudged, 1e-3)), flow) < 1e-7
 
 
-def test_a_neuron_at_rest_on_a_kink_stays_there_when_its_drive_turns_round():
-    # Neuron 1 loses both examples at once; later neuron 0's output falls below label 0.
-    problem = Problem([[4.0, 1.0], [1.0, 4.0]], [1.0, 1.0], (1, -1))
-    start = np.array([[2.0, 0.1], [0.05, -0.5]])
+@pytest.mark.parametrize(("seed", "pair"), [(87, (3, 0)), (211, (0, 1)), (496, (1, 1))])
+def test_a_pair_at_rest_on_its_kink_stays_there_when_its_drive_turns_round(seed, pair):
+    problem, start = small_problem(seed)
     flow = gradient_flow(problem, start)
-    descent = gradient_descent(problem, start, problem.step(1e-4), max_steps=10**6)
+    last = flow.events[-1].time
+    output = problem.predictions(flow.at(last + np.linspace(0.0, 20.0 / problem.scale, 50))[1])
+    drive = -(output - problem.labels)[:, pair[0]] * problem.signs[pair[1]]
+    assert drive[0] < 0
+    assert drive.max() > 0
     assert flow.status == "certified"
-    assert gap(problem, flow, descent) < 1e-3
+    assert abs(flow.beta[pair]) < 1e-14
+    assert not flow.active[pair]
+    descent = gradient_descent(problem, start, problem.step(1e-3), max_steps=10**6)
+    assert gap(problem, flow, descent, relative=True) < 0.01
 
 
 def test_a_negative_example_of_one_neuron_alone_drops_at_the_kink():

@@ -413,7 +413,9 @@ def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> tuple[_Phase, list[
     """Return the phase that begins when the given pairs meet the kink or rates meet their bounds.
 
     Driven away from the kink, a pair crosses it. Driven towards it, it slides unless the others'
-    motion carries it through; where its velocity is 0 its acceleration decides.
+    motion carries it through; where its velocity is 0 its acceleration decides. A pair at rest
+    there becomes inactive: descent comes to rest just below the kink, and stays there even if its
+    drive turns round.
     """
     gram, signs = problem.gram, problem.signs
     drive = -np.multiply.outer(phase.residual, signs)
@@ -435,7 +437,9 @@ def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> tuple[_Phase, list[
     drive = -np.multiply.outer(slope, signs)
     change = np.where(active, drive, 0.0)
     low, high = low & sliding, high & sliding
-    for k in np.flatnonzero((low | high).any(axis=0)):
+    for k in range(problem.m):
+        if not (low | high)[:, k].any():
+            continue
         kept = np.flatnonzero(sliding[:, k])
         upper = np.where(high[kept, k], 0.0, np.inf)
         lower = np.where(low[kept, k], np.minimum(drive[kept, k], upper), -np.inf)
@@ -469,7 +473,7 @@ def _kink_rates(
 ) -> _Kink:
     r"""Rates of the pairs `kept` on the kink, given the `others`' (0 on the kept).
 
-    They minimise :math:`\tfrac12 v^\top G v + p^\top v`, p the others' pull, over lower ≤ v ≤ upper:
+    They minimise :math:`\tfrac12 v^\top G v + p^\top v`, p the others' pull, between their bounds:
     with w = Gv + p the velocity of their primals, w = 0 between the bounds, w ≥ 0 at the lower (the
     pair goes to the active side), w ≤ 0 at the upper (to the inactive side). Principal pivoting
     from "all slide": blocks of pairs while that helps, then the first wrong pair alone, which
