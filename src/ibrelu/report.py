@@ -47,7 +47,7 @@ _MISSING = {"", "na", "<na>", "n/a", "nan", "nat", "null", "none", "?", "-", "."
 _SHOWN = 10  # examples listed by name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     r"""What the theory says about one data set, and what descent does on it.
 
@@ -282,6 +282,9 @@ class Report:
             lines.append("")
         title = "What the theory promises here"
         return "\n".join([*lines, title, "-" * len(title), textwrap.fill(self.verdict, 96)])
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         groups = []
