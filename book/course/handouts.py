@@ -43,6 +43,8 @@ def release(course: Path) -> Path:
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     config = Config()
     config.CourseDirectory.root = str(course)
+    config.Exchange.root = str(course / "exchange")
+    (course / "exchange").mkdir(mode=0o777)
     api = NbGraderAPI(CourseDirectory(config=config), config=config)
     for assignment in sorted(path.name for path in (course / "source").iterdir()):
         result = api.generate_assignment(assignment)
