@@ -110,7 +110,7 @@ def pivot(
     size, n = level.shape
     multipliers, active = np.zeros((size, n)), start | ~bounded
     unsettled = np.ones(size, np.bool_)
-    lower, pivots, inner = np.empty((n, n)), np.empty(n), np.empty(n)
+    upper, row, pivots, inner = np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n)
     order, found, wrong = np.empty(n, np.int64), np.empty(n), np.empty(n, np.bool_)
     for b in range(size):
         count, valid, fewest, patience = 0, 0, n + 1, 3
@@ -121,23 +121,21 @@ def pivot(
         for _ in range(100 + 20 * n):
             for r in range(valid, count):
                 i = order[r]
-                total, pivots[r] = level[b, i], matrix[b, i, i]
                 for c in range(r):
-                    value = matrix[b, i, order[c]]
-                    for q in range(c):
-                        value -= lower[r, q] * lower[c, q]
-                    lower[r, c] = value
+                    row[c] = matrix[b, i, order[c]]
+                pivots[r], inner[r] = matrix[b, i, i], level[b, i]
                 for c in range(r):
-                    share = lower[r, c] / pivots[c]
-                    pivots[r] -= share * lower[r, c]
-                    total -= share * inner[c]
-                    lower[r, c] = share
-                inner[r] = total
+                    share = row[c] / pivots[c]
+                    for q in range(c + 1, r):
+                        row[q] -= row[c] * upper[c, q]
+                    pivots[r] -= share * row[c]
+                    inner[r] -= share * inner[c]
+                    upper[c, r] = share
             found[:] = 0.0
             for r in range(count - 1, -1, -1):
                 value = inner[r] / pivots[r]
                 for c in range(r + 1, count):
-                    value -= lower[c, r] * found[order[c]]
+                    value -= upper[r, c] * found[order[c]]
                 found[order[r]] = value
             bad, worst = 0, -1
             for i in range(n):
