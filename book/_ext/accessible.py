@@ -10,12 +10,30 @@ from sphinx.application import Sphinx
 SYMBOL_LINK = re.compile(r'<a (class="[^"]*" href="[^"]*#symbol-([\w-]+)")(?: title="([^"]*)")?')
 
 
+def name_toggles(context: dict[str, Any]) -> None:
+    """Say what the arrows in the contents do."""
+    plain = context.get("generate_toctree_html")
+    if plain is None:
+        return
+
+    def named(*arguments: Any, **options: Any) -> Any:
+        contents = plain(*arguments, **options)
+        for summary in contents.select("summary"):
+            chapter = summary.find_parent("li").find("a").get_text()
+            summary["aria-label"] = f"Pages under {chapter}"
+        return contents
+
+    context["generate_toctree_html"] = named
+
+
 def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
-    """Give the bibliography's entries a role that is allowed, links that are formulas a name."""
+    """Give entries of the bibliography an allowed role; links and toggles a name."""
+    name_toggles(context)
     body = context.get("body")
     if not body:
         return
     body = body.replace(' role="doc-biblioentry"', ' role="listitem"')
+    body = body.replace('<th class="head"><p></p></th>', "<td></td>")
     context["body"] = SYMBOL_LINK.sub(
         lambda link: (
             f'<a title="{link[3] or link[2].replace("-", " ")} (see the notation)" '
@@ -27,5 +45,5 @@ def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: o
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the mending of each page."""
-    app.connect("html-page-context", mend)
+    app.connect("html-page-context", mend, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
