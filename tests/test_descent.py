@@ -493,3 +493,9 @@ def test_bad_problem_of_a_batch_is_named():
         gradient_descent(problem, start, 0.1)
     with pytest.raises(ValueError, match=r"step must be a positive number, got -1"):
         gradient_descent(problem, np.ones((3, 4, 1)), [0.1, -1.0, 0.1])
+
+
+def test_a_truth_value_is_no_step():
+    problem = Problem([[4.0]], [1.0])
+    with pytest.raises(TypeError, match="step must be a positive number, got True"):
+        gradient_descent(problem, all_active(problem, 0.1), True)

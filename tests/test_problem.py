@@ -297,3 +297,8 @@ def test_orthogonal_data_need_no_depth_to_keep_the_others_silent():
     beta = disjoint(problem, [0, 0, 1, 1], 0.1, depth=0.2)
     expected = np.where(np.array([0, 0, 1, 1])[:, None] == [0, 1], 0.1, -0.2)
     np.testing.assert_allclose(beta, expected, atol=1e-14)
+
+
+def test_rows_of_several_lengths_are_named_as_such():
+    with pytest.raises(ValueError, match="gram must be an array: rows of one length"):
+        Problem([[4.0, 1.0], [1.0]], [1.0, 1.0])

@@ -14,7 +14,12 @@ Seed: TypeAlias = int | np.random.Generator
 
 def finite_array(name: str, value: ArrayLike) -> Array:
     """Float64 copy of `value`; TypeError if it is not numeric, ValueError if NaN or infinite."""
-    raw = np.asarray(value)
+    try:
+        raw = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be an array: rows of one length, got rows of several ({error})"
+        ) from None
     if raw.dtype.kind not in "biuf":
         raise TypeError(
             f"{name} must be an array of real numbers, got dtype {raw.dtype}; "

@@ -632,6 +632,8 @@ def _checked_start(problem: Problem, start: ArrayLike) -> Array:
 
 
 def _checked_step(problem: Problem, step: ArrayLike) -> Array:
+    if np.asarray(step).dtype == np.bool_:
+        raise TypeError(f"step must be a positive number, got {step!r}")
     eta = finite_array("step", step)
     if eta.shape not in ((), problem.batch_shape):
         raise ValueError(
