@@ -10,8 +10,11 @@ import re
 import shutil
 from pathlib import Path
 
+import pydata_sphinx_theme
 from sphinx.application import Sphinx
 
+SCRIPT = "scripts/fontawesome.js"
+THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"
 # "name":[width,height,["alias",…],"code","outline"]; the solid set comes last and wins.
 ICON = re.compile(
     r'"?(?P<name>[\w-]+)"?:\[(?P<width>\d+),(?P<height>\d+),\[(?P<aliases>[^\]]*)\],'
@@ -56,8 +59,7 @@ def lighten(app: Sphinx, exception: Exception | None) -> None:
     if exception or app.builder.format != "html":
         return
     site, static = Path(app.outdir), Path(app.outdir) / "_static"
-    script = static / "scripts" / "fontawesome.js"
-    known = outlines(script.read_text("utf-8"))
+    known = outlines((THEME / SCRIPT).read_text("utf-8"))
     pages = [path.read_text("utf-8") for path in site.rglob("*.html")]
     used = {
         name
@@ -69,8 +71,8 @@ def lighten(app: Sphinx, exception: Exception | None) -> None:
         f'.fa-{name} {{ --icon: url("{known[name]}"); }}\n' for name in sorted(used & set(known))
     ]
     (static / "icons.css").write_text(SHEET + "".join(rules), encoding="utf-8")
-    for path in [*static.rglob("*.map"), script]:
-        path.unlink()
+    for path in [*static.rglob("*.map"), static / SCRIPT]:
+        path.unlink(missing_ok=True)
     shutil.rmtree(static / "vendor" / "fontawesome", ignore_errors=True)
 
 
