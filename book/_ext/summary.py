@@ -146,7 +146,7 @@ def source(text: str, words: dict[str, Any]) -> str:
     if "ours" in text:
         return f"**{words['ours']}**"
     for english, word in (("Theorem", words["theorem"]), ("Appendix", words["appendix"])):
-        text = text.replace(english, word)
+        text = text.replace(f"{english} ", f"{word}\u00a0")
     return text
 
 
