@@ -8,6 +8,9 @@ once to warm up; then all run in turn, `RUNS` rounds, and the median counts. A p
 than three times as long as the best one, or longer than `LONG`, is not repeated. Where a peer's
 cost is known to be proportional to the number of problems or steps, it may do a share of them and
 its time is scaled: the row says which share.
+
+With `BUSY=1` in the environment, for a machine that does other work too, all get one thread and
+what counts is processor time, not the clock on the wall.
 """
 
 from __future__ import annotations
@@ -24,7 +27,10 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-THREADS = 2
+BUSY = "BUSY" in os.environ
+THREADS = 1 if BUSY else 2
+if BUSY:
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = str(THREADS)
 
@@ -54,11 +60,12 @@ from ibrelu.flow import gradient_flow  # noqa: E402
 from ibrelu.min_norm import min_norm  # noqa: E402
 from ibrelu.problem import Problem, all_active  # noqa: E402
 
+clock = time.process_time if BUSY else time.perf_counter
 STORED = Path(__file__).with_name("speed.json")
 RUNS = 5
 SHORTEST = 0.02  # seconds that one timing lasts at least: short work is repeated within it
 LONG = 8.0  # seconds: a peer's run that takes longer is not repeated
-PATIENCE = 60.0  # seconds: a peer that would take longer, by its last size, is left out
+PATIENCE = 50.0  # seconds: a peer that would take longer, by its last size, is left out
 TOL, START = 1e-10, 1e-3
 SOLVERS = ("quadprog", "daqp", "piqp", "proxsuite", "clarabel", "osqp")
 KEPT = ("ibrelu", "numpy", "scipy", "numba", "torch", "jax", "jaxlib", *SOLVERS)
@@ -90,10 +97,10 @@ class Row:
 
 def timed(run: Callable[[], object], number: int = 1) -> float:
     """Seconds a call."""
-    begin = time.perf_counter()
+    begin = clock()
     for _ in range(number):
         run()
-    return (time.perf_counter() - begin) / number
+    return (clock() - begin) / number
 
 
 def measure(row: Row, last: dict[str, float]) -> dict:
@@ -105,9 +112,9 @@ def measure(row: Row, last: dict[str, float]) -> dict:
     answers, times = {}, {}
     for name, entry in entries.items():
         (entry.warm or entry.run)()
-        begin = time.perf_counter()
+        begin = clock()
         answers[name] = np.asarray(entry.run())
-        times[name] = [time.perf_counter() - begin]
+        times[name] = [clock() - begin]
     number = {name: max(1, int(SHORTEST / spent[0])) for name, spent in times.items()}
     scaled = {name: times[name][0] / entries[name].share for name in entries}
     best = min((scaled[p] for p in row.peers if p in scaled), default=np.inf)
@@ -299,7 +306,10 @@ def program_row(n: int, d: int, growth: float) -> Row:
         for _ in range(2):
             cholesky(G, lower=True, check_finite=False)
 
-    peers = {name: Contender(lambda call=call: call(G, y)) for name, call in PROGRAMS.items()}
+    def peer(solve: Callable[..., np.ndarray]) -> Contender:
+        return Contender(lambda: solve(G, y), warm=(lambda: None) if n >= 1000 else None)
+
+    peers = {name: peer(solve) for name, solve in PROGRAMS.items()}
     if n > 100:  # never within a factor of ten of the best there, and minutes of waiting
         peers = {p: peers[p] for p in ("DAQP", "PIQP", "ProxQP", "nnls")}
     mine = ours(lambda: min_norm(problem).alpha[:, 0], n)
@@ -431,6 +441,7 @@ def machine() -> dict[str, object]:
         "processor": model,
         "cores": os.cpu_count(),
         "threads": THREADS,
+        "clock": "processor time" if BUSY else "wall",
         "python": platform.python_version(),
         "blas": blas,
         "load": os.getloadavg()[0],
@@ -463,16 +474,23 @@ HEAD = (
 def main(wanted: list[str]) -> None:
     """Run the wanted jobs, print their rows, store the table."""
     warnings.simplefilter("error", RuntimeWarning)
-    table = json.loads(STORED.read_text()) if STORED.exists() else {"rows": {}}
+    torch.set_num_threads(THREADS)
     print(HEAD)
     for name in wanted or JOBS:
         last: dict[str, float] = {}
-        table["rows"][name] = rows = []
+        rows = []
         for row in JOBS[name]():
             rows.append(measure(row, last))
             print(line(rows[-1]), flush=True)
-        table |= {"machine": machine(), "runs": RUNS}
-        STORED.write_text(json.dumps(table, indent=1) + "\n")
+            store(name, rows)
+
+
+def store(name: str, rows: list[dict]) -> None:
+    """Put the rows of a job into the stored table."""
+    table = json.loads(STORED.read_text()) if STORED.exists() else {"rows": {}}
+    table["rows"] = {job: table["rows"].get(job, []) for job in JOBS} | {name: rows}
+    table |= {"machine": machine(), "runs": RUNS}
+    STORED.write_text(json.dumps(table, indent=1) + "\n")
 
 
 if __name__ == "__main__":
