@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
 from sphinx.application import Sphinx
 
+TABLE = re.compile('aria-label="Table: ')
 SYMBOL_LINK = re.compile(r'<a (class="[^"]*" href="[^"]*#symbol-([\w-]+)")(?: title="([^"]*)")?')
 
 
@@ -26,6 +28,12 @@ def name_toggles(context: dict[str, Any]) -> None:
     context["generate_toctree_html"] = named
 
 
+def number_tables(body: str) -> str:
+    """Tell tables with the same headings apart."""
+    count = itertools.count(1)
+    return TABLE.sub(lambda label: f'aria-label="Table {next(count)}: ', body)
+
+
 def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
     """Give entries of the bibliography an allowed role; links and toggles a name."""
     name_toggles(context)
@@ -34,6 +42,7 @@ def mend(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: o
         return
     body = body.replace(' role="doc-biblioentry"', ' role="listitem"')
     body = body.replace('<th class="head"><p></p></th>', "<td></td>")
+    body = number_tables(body)
     context["body"] = SYMBOL_LINK.sub(
         lambda link: (
             f'<a title="{link[3] or link[2].replace("-", " ")} (see the notation)" '
