@@ -291,18 +291,22 @@ def _run(problem: Problem, start: Array) -> _Run:
 
 def _motion(problem: Problem, phase: _Phase) -> _Motion:
     gram, signs, n = problem.gram, problem.signs, problem.n
-    moving = phase.active.any(axis=1)
+    moving = np.flatnonzero(phase.active.any(axis=1))
     system = np.zeros((n, n))
     responses = []
     for k in range(problem.m):
-        on, held = phase.active[:, k], phase.sliding[:, k]
-        # Sliding duals answer the active ones' motion so that their own primal stays at 0.
-        answer = np.linalg.solve(gram[np.ix_(held, held)], gram[np.ix_(held, on)])
-        pull = gram[:, on] - gram[:, held] @ answer
-        pull[held] = 0.0
-        system[np.ix_(on, on)] += pull[on]
+        on, held = np.flatnonzero(phase.active[:, k]), np.flatnonzero(phase.sliding[:, k])
+        pull: Array = gram[:, on]
+        answer: Array = np.zeros((0, len(on)))
+        if held.size:
+            # Sliding duals answer the active ones' motion so that their own primal stays at 0.
+            columns = gram[:, held]
+            answer = np.asarray(np.linalg.solve(columns[held], pull[held]))
+            pull = pull - columns @ answer
+            pull[held] = 0.0
+        system[on[:, None], on] += pull[on]
         responses.append((on, held, answer, pull))
-    decay, vectors = np.linalg.eigh(system[np.ix_(moving, moving)])
+    decay, vectors = np.linalg.eigh(system[moving[:, None], moving])
     residual = np.zeros((n, len(decay)))
     residual[moving] = vectors * (phase.residual[moving] @ vectors)
     alpha, beta = np.zeros((2, problem.m, n, len(decay)))
@@ -341,8 +345,8 @@ def _first_hits(problem: Problem, phase: _Phase, motion: _Motion) -> tuple[float
         [value[: len(away)] - coefficients[: len(away)].sum(axis=1), nothing, -resting_drive]
     )
     # What a quantity is summed from sets its rounding, however much of it cancels.
-    length = np.sqrt(np.diag(problem.gram))
-    reach = np.array([np.linalg.norm(length[on]) for on in active])
+    length = np.sqrt(problem.gram.diagonal())
+    reach = np.sqrt(active @ length**2)
     modes = np.linalg.norm(motion.residual, axis=0)
     primal_size = np.linalg.norm(modes / motion.decay) * np.multiply.outer(reach, length)[free]
     rate_size = np.linalg.norm(modes) * np.multiply.outer(reach, 1.0 / length)[held]
@@ -427,6 +431,8 @@ def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> tuple[_Phase, list[
     low, high, sliding = kink.copy(), kink.copy(), kink.copy()
     for k in range(problem.m):
         kept = np.flatnonzero(kink[:, k])
+        if kept.size == 0:
+            continue
         lower, rest = drive[kept, k], _rest(problem, kept, active[:, k], moving)
         solution = _kink_rates(gram, kept, rate[:, k], lower, np.zeros(len(kept)), rest)
         rate[kept, k] = solution.rate
@@ -464,7 +470,7 @@ class _Kink(NamedTuple):
 
 def _rest(problem: Problem, kept: Indices, on: Mask, drive: Array) -> Array:
     """Velocities on the kink that are 0 to rounding."""
-    length = np.sqrt(np.diag(problem.gram))
+    length = np.sqrt(problem.gram.diagonal())
     return np.asarray(_REST * np.linalg.norm(drive) * np.linalg.norm(length[on]) * length[kept])
 
 
@@ -479,14 +485,15 @@ def _kink_rates(
     from "all slide": blocks of pairs while that helps, then the first wrong pair alone, which
     cannot cycle.
     """
-    block, push = gram[np.ix_(kept, kept)], gram[kept] @ others
-    tolerance = rest / np.diag(block)
+    rows = gram[kept]
+    block, push = rows[:, kept], rows @ others
+    tolerance = rest / block.diagonal()
     low, high = np.zeros((2, len(kept)), dtype=bool)
     fewest, patience = len(kept) + 1, 3
     while True:
         slide = ~(low | high)
         rate = np.where(low, lower, np.where(high, upper, 0.0))
-        rate[slide] = np.linalg.solve(block[np.ix_(slide, slide)], -(push + block @ rate)[slide])
+        rate[slide] = np.linalg.solve(block[slide][:, slide], -(push + block @ rate)[slide])
         velocity = push + block @ rate
         to_low, to_high = slide & (rate < lower - tolerance), slide & (rate > upper + tolerance)
         to_slide = (low & (velocity < -rest)) | (high & (velocity > rest))
