@@ -571,6 +571,7 @@ def test_a_lecture_works_offline(lecture):
         seen.append(lecture.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').innerText"))
         # All of the slide is on the page, and the lecturer knows what to say.
         assert lecture.evaluate("Reveal.getCurrentSlide().scrollHeight") <= 700, seen[-1]
+        assert lecture.evaluate("Reveal.getCurrentSlide().scrollWidth") <= 1120, seen[-1]
         assert lecture.evaluate("Reveal.getCurrentSlide().querySelector('aside.notes').innerText")
         for slider in lecture.locator("section.present input[type=range]").all():
             moves(slider)
