@@ -137,7 +137,7 @@ def test_agrees_with_an_independent_ode_solution():
 
 @pytest.mark.slow
 def test_agrees_with_an_independent_ode_solution_on_many_problems():
-    check_against_ode(range(20, 200))
+    check_against_ode(range(20, 120))
 
 
 # Descent with a smaller and smaller step.
