@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from test_site import ROOT, address, open_page  # noqa: F401  (a fixture)
+from test_site import ROOT, open_page
 
 PAGES = ("syllabus", "instructor-guide")
 LINK = re.compile(r'<a href="\.\./([\w/-]+\.html)#(explore-[^"]+)">')
@@ -23,7 +23,7 @@ def test_nearly_every_chapter_has_a_link():
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", sorted({page for page, _ in LINKS}))
-def test_each_link_sets_every_slider(chromium, address, name):  # noqa: F811
+def test_each_link_sets_every_slider(chromium, address, name):
     fragments = [fragment for page, fragment in LINKS if page == name]
     visit = open_page(chromium, address, f"{address}book/{name}#{fragments[0]}")
     for fragment in fragments:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -46,21 +43,6 @@ class Visit:
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     loaded: set[str] = field(default_factory=set)
-
-
-@pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """Serve the site from this machine."""
-
-    class Handler(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(SITE)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
 
 
 def open_page(chromium: Any, base: str, url: str, arrives: str = "**") -> Visit:

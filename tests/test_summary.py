@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ibrelu.claims import CLAIMS
-from test_site import ROOT, SITE, address, open_page  # noqa: F401  (a fixture)
+from test_site import ROOT, SITE, open_page
 
 pytest.importorskip("sphinx")
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -117,7 +117,7 @@ def test_a_stale_page_of_claims_stops_the_build(monkeypatch):
 @pytest.mark.browser
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
 @every_language
-def test_the_sheet_prints_on_two_sides(chromium, address, language, paper):  # noqa: F811
+def test_the_sheet_prints_on_two_sides(chromium, address, language, paper):
     pypdf = pytest.importorskip("pypdf")
     pdf = pytest.importorskip("pdf")
     if not SITE.is_dir():
