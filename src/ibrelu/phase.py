@@ -243,4 +243,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from ibrelu import phase  # by its own name, which the file records
+
+    phase.main()
