@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dgemv, dsymv, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from ibrelu import _compiled
@@ -226,7 +227,7 @@ def _decoupled(fit: _Fit) -> _Network:
         mine = fit.own[..., s]
         target = np.where(mine, fit.size / count, 0.0)
         alpha[..., s], active[..., s] = _bounded(fit.gram, target, ~mine, mine)
-    image = fit.gram @ alpha
+    image = _times(fit.gram, alpha)
     beta = np.where(fit.own, image, np.where(active, 0.0, np.minimum(image, 0.0)))
     return _Network(alpha, beta, image)
 
@@ -312,7 +313,7 @@ def _on_pieces(fit: _Fit, pieces: Pieces) -> _Network:
     multipliers, active = _bounded(matrix, level, by_column(_BOUNDED) > 0, first)
 
     alpha = (share * multipliers[..., None]).reshape(nodes, 2, n, 2).sum(axis=1)
-    image = fit.gram @ alpha
+    image = _times(fit.gram, alpha)
     sided = np.where((pieces == _BOTH)[..., None], np.maximum(image, 0.0), np.minimum(image, 0.0))
     kink = np.where(active[:, n:, None], 0.0, sided)
     settled = ~fit.own & (pieces != _EITHER)[..., None]
@@ -335,8 +336,8 @@ def _split(values: Array, own: Mask) -> tuple[Array, Array]:
 
 def _fitted(fit: _Fit, network: _Network) -> Array:
     """Network outputs, positive where they have the label's sign, shape (B, n)."""
-    mine, other = _split(fit.counts * np.maximum(network.beta, 0.0), fit.own)
-    return mine - other
+    output = fit.counts * np.maximum(network.beta, 0.0)
+    return np.asarray(np.where(fit.own, output, -output).sum(axis=-1))
 
 
 def _dual_bound(fit: _Fit, network: _Network) -> Array:
@@ -351,7 +352,7 @@ def _dual_bound(fit: _Fit, network: _Network) -> Array:
         excess = gain * (np.maximum(fit.gram, 0.0) @ gain - 2 * network.image)
         power = power + np.where(fit.counts > 1, np.maximum(excess, 0.0), 0.0)
     largest = (power * fit.counts).sum(axis=(-2, -1))
-    linear = (_split(network.alpha, fit.own)[0] * fit.size).sum(axis=-1)
+    linear = np.where(fit.own, network.alpha * fit.size[..., None], 0.0).sum(axis=(-2, -1))
     return np.asarray(np.maximum(linear, 0.0) ** 2 / np.where(largest > 0, largest, 1.0))
 
 
@@ -361,7 +362,7 @@ def _kkt_residual(fit: _Fit, network: _Network) -> Array:
     reached = np.where(fit.own.any(axis=-1), fit.size, 0.0)
     drift = np.abs(image - beta).max(axis=(-2, -1))
     miss = np.abs(_fitted(fit, network) - reached).max(axis=-1)
-    above = np.abs(alpha + _split(alpha, fit.own)[0][..., None])
+    above = np.abs(alpha + np.where(fit.own, alpha, 0.0).sum(axis=-1, keepdims=True))
     wrong = np.where(beta < 0, np.abs(alpha), np.where(beta > 0, above, np.maximum(alpha, 0.0)))
     dual = np.where(fit.own, 0.0, wrong).max(axis=(-2, -1))
     largest = np.abs(alpha).max(axis=(-2, -1))
@@ -399,10 +400,11 @@ def _bounded(matrix: Array, level: Array, bounded: Mask, start: Mask) -> tuple[A
     else:
         multipliers, active = np.empty(level.shape), np.empty(level.shape, dtype=bool)
         unsettled = np.empty(total, dtype=bool)
-        together, rows = (_Together, max(1, _BATCH_ENTRIES // n**2)) if n <= _SMALL else (_Alone, 1)
+        rows = max(1, _BATCH_ENTRIES // n**2) if n <= _SMALL else 1
         for first in range(0, total, rows):
             part = slice(first, first + rows)
-            programs = together(matrix[part], level[part], bounded[part])
+            solver = _Alone if n > _SMALL and bounded[part].any() else _Together
+            programs = solver(matrix[part], level[part], bounded[part])
             multipliers[part], active[part], unsettled[part] = _pivot(
                 programs.solve, bounded[part], start[part], tolerance[part, None]
             )
@@ -467,38 +469,56 @@ class _Together:
 
 
 class _Alone:
-    """One large program, its free unknowns eliminated, the others as they become active."""
+    """One large program, its free unknowns eliminated once: a round factorises the others in use.
+
+    Every product is SciPy's, as the factorisations are: NumPy may bring a BLAS of its own, and the
+    threads of two libraries that take turns keep each other waiting. Matrices are stored by columns
+    (symmetric ones read as their transposes), as that BLAS wants them: none is copied.
+    """
 
     def __init__(self, matrix: Array, level: Array, bounded: Mask) -> None:
-        self.matrix, self.level, self.bounded = matrix[0], level[0], bounded[0]
-        self.free = np.flatnonzero(~self.bounded)
-        self.rows = self.matrix[self.free]
-        self.factor = _factor(self.rows[:, self.free])
-        self.inner = _forward(self.factor, self.level[self.free])
-        self.cross = np.empty((len(self.level), len(self.free)))
-        self.known = np.zeros(len(self.level), dtype=bool)
+        whole, level, self.held = matrix[0].T, level[0], bounded[0]
+        self.free = free = ~self.held
+        self.schur, self.right = _block(whole, self.held, self.held), level[self.held]
+        if free.any():  # from here on the lower half of `schur` only
+            self.factor = _factor(_block(whole, free, free))
+            self.cross = _forward(self.factor, _block(whole, free, self.held))
+            self.inner = _forward(self.factor, level[free])
+            self.schur = dsyrk(-1.0, self.cross, 1.0, self.schur, trans=1, lower=1, overwrite_c=1)
+            self.right = dgemv(-1.0, self.cross, self.inner, 1.0, self.right, trans=1)
 
     def solve(self, _: Counts, active: Mask) -> tuple[Array, Array]:
-        mine = np.flatnonzero(active[0] & self.bounded)
-        new = mine[~self.known[mine]]
-        if new.size:
-            self.cross[new] = _forward(self.factor, self.rows[:, new]).T
-            self.known[new] = True
-        cross, found = self.cross[mine], np.zeros(len(self.level))
-        if mine.size:
-            schur = self.matrix[mine][:, mine] - cross @ cross.T
-            right = self.level[mine] - cross @ self.inner
-            found[mine] = dpotrs(_factor(schur), right, lower=1)[0]
-        inner = self.inner - found[mine] @ cross
-        found[self.free] = dtrtrs(self.factor, inner, lower=1, trans=1)[0]
-        slack = self.matrix @ found - self.level
-        excess = np.where(active[0], found * np.diag(self.matrix), slack)
-        return found[None], excess[None]
+        used = active[0, self.held]
+        held, found, excess = np.zeros(used.shape), np.zeros(active.shape), np.zeros(active.shape)
+        if used.any():
+            factor = _factor(_block(self.schur, used, used))
+            held[used] = dpotrs(factor, self.right[used], lower=1)[0]
+        found[0, self.held] = held
+        if self.free.any():
+            inner = dgemv(-1.0, self.cross, held, 1.0, self.inner)
+            found[0, self.free] = dtrtrs(self.factor, inner, lower=1, trans=1)[0]
+        slack = dsymv(1.0, self.schur, held, -1.0, self.right, lower=1)
+        excess[0, self.held] = np.where(used, held * self.schur.diagonal(), slack)
+        return found, excess
+
+
+def _block(matrix: Array, rows: Mask, columns: Mask) -> Array:
+    """Part of a matrix that is stored by columns, stored so too."""
+    return np.asarray(matrix.T[columns][:, rows].T)
+
+
+def _times(gram: Array, columns: Array) -> Array:
+    """Gram matrices (B, n, n) times columns (B, n, k); large ones by SciPy (see `_Alone`)."""
+    if gram.shape[-1] <= _SMALL:
+        return gram @ columns
+    pairs = zip(gram, columns, strict=True)
+    images = [[dsymv(1.0, matrix.T, column) for column in right.T] for matrix, right in pairs]
+    return np.array(images).swapaxes(-1, -2)
 
 
 def _factor(matrix: Array) -> Array:
     """Lower Cholesky factor (above its diagonal: anything); LinAlgError if there is none."""
-    factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    factor, info = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
     if info:
         raise np.linalg.LinAlgError("a program of the minimum norm is not positive definite")
     return np.asarray(factor)
