@@ -165,6 +165,44 @@ def test_numbers_in_text_are_not_cut_and_those_in_coordinates_are():
     assert "<!--" not in svg
 
 
+def corners(path):
+    """Where a path of steps turns: one array of points for each stroke."""
+    steps = [np.array(re.findall(r"-?[\d.]+", part), float) for part in path.split("M")[1:]]
+    return [np.cumsum(stroke.reshape(-1, 2), axis=0) for stroke in steps]
+
+
+def paths(figure):
+    svg = explore(lambda _: (figure, "A line."), **WORDS, _=[1]).frame(_=1).svg
+    return re.findall(r' d="([^"]*)"', svg)
+
+
+def test_a_line_keeps_its_course_with_the_points_that_are_seen():
+    figure, axes = canvas(margins=(0.6, 0.5, 0.1, 0.1))
+    x = np.linspace(0, 10, 600)
+    y = np.where(x < 6, np.sin(x), 0.3)  # a bend, a jump and a straight piece
+    axes.plot(x, y)
+    (kept,) = corners(max(paths(figure), key=len))
+    assert 10 < len(kept) < 100
+    figure.set_dpi(72)
+    drawn = axes.transData.transform(np.stack([x, y], axis=-1)) * [1, -1] + [0, 72 * 3.6]
+    np.testing.assert_allclose(kept[[0, -1]], drawn[[0, -1]], atol=0.06)
+    along = np.diff(kept, axis=0)
+    from_start = drawn[:, None] - kept[:-1]
+    share = np.clip((from_start * along).sum(-1) / (along**2).sum(-1), 0, 1)
+    off = np.linalg.norm(from_start - share[..., None] * along, axis=-1).min(axis=1)
+    assert off.max() < module.UNSEEN + 0.08  # and the rounding to a tenth
+
+
+def test_a_stroke_that_is_drawn_twice_is_stored_once():
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    figure, axes = canvas()
+    dots = [[0.2, 0.2], [0.3, 0.2], [0.6, 0.4], [0.7, 0.4], [0.2, 0.2], [0.3, 0.2]]
+    axes.add_patch(PathPatch(Path(dots, [1, 2, 1, 2, 1, 2]), fc="none"))
+    assert max(path.count("M") for path in paths(figure)) == 2
+
+
 def test_two_runs_give_the_same_bytes():
     code = (
         "from ibrelu.figures import canvas\n"

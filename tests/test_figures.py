@@ -1,8 +1,11 @@
 """The figures hold the numbers that they were given."""
 
+import io
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from ibrelu.descent import gradient_descent
 from ibrelu.features import gaussian_gram, signed_labels
@@ -10,6 +13,7 @@ from ibrelu.figures import (
     COLORS,
     activation_raster,
     canvas,
+    png,
     primal_dual_portrait,
     scaling,
     style,
@@ -214,6 +218,19 @@ def test_a_figure_is_shown_as_the_same_png_every_time():
     assert set(data) == {"image/png", "text/plain"}
     assert metadata["image/png"] == {"width": 500, "height": 360}
     assert bundle() == (data, metadata)
+
+
+def test_a_png_has_few_colours_and_all_of_them_close_to_those_drawn():
+    figure, axes = canvas()
+    axes.plot(np.random.default_rng(1).normal(size=(30, 12)), "o-", alpha=0.8)
+    axes.imshow(np.linspace(0, 1, 100)[:, None], aspect="auto", extent=(30, 34, -2, 2))
+    drawn, small = io.BytesIO(), Image.open(io.BytesIO(png(figure)))
+    with style():
+        figure.savefig(drawn, format="png")
+    assert small.mode == "P"
+    difference = np.array(small.convert("RGB"), int) - np.array(Image.open(drawn).convert("RGB"))
+    assert np.abs(difference).max() <= 24
+    assert np.abs(difference).mean() < 0.5
 
 
 def test_the_style_stays_inside_the_figures():

@@ -28,12 +28,17 @@ from difflib import SequenceMatcher
 from importlib.resources import files
 from typing import Any, TypeAlias
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from ibrelu.figures import style
+from ibrelu._checks import Array
+from ibrelu.figures import png, style
 
 MAX_FRAMES = 60
 MAX_BYTES = 400_000  # gzipped, the whole of an explorer's HTML
+# Lines are drawn this close to where they are. In printer's points: a sixth of a pixel where a page
+# shows the picture at its widest.
+UNSEEN = 0.1
 
 Drawing: TypeAlias = Callable[..., tuple[Figure, str]]
 Edits: TypeAlias = list[int | str]
@@ -299,7 +304,7 @@ class Explorer:
 
     def _png(self) -> str:
         values = {choice.name: choice.values[0] for choice in self.choices}
-        return base64.b64encode(_save(self._figure(**values)[0], "png", dpi=160)).decode()
+        return base64.b64encode(png(self._figure(**values)[0])).decode()
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self._first.caption}"
@@ -365,15 +370,15 @@ def _draw(figure: Drawing, values: Mapping[str, Any]) -> Frame:
             "a caption must be a sentence in plain text (write α and ‖λ‖₁, not TeX), got "
             f"{caption!r} at {dict(values)}"
         )
-    return Frame(_tidy(_save(picture, "svg").decode()), " ".join(caption.split()))
+    return Frame(_tidy(_svg(picture)), " ".join(caption.split()))
 
 
-def _save(figure: Figure, kind: str, **options: Any) -> bytes:
-    """Bytes that are the same on every run: no date, no version, no random identifier."""
-    unsaid = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
-    buffer = io.BytesIO()
+def _svg(figure: Figure) -> str:
+    """Text that is the same on every run: no date, no version, no random identifier."""
+    unsaid = ("Date", "Creator", "Format", "Type")
+    buffer = io.StringIO()
     with style():
-        figure.savefig(buffer, format=kind, metadata=dict.fromkeys(unsaid), **options)
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(unsaid))
     return buffer.getvalue()
 
 
@@ -388,8 +393,42 @@ def _tidy(svg: str) -> str:
 
 def _tidy_token(token: str) -> str:
     tag, mark, text = token.partition(">")
+    tag = re.sub(r' d="(M[^"A-KN-Y]+)"', lambda path: f' d="{_thin(path[1])}"', tag)
     tag = re.sub(r"(\d\d\.\d|\.\d\d)\d+", r"\1", " ".join(tag.split()))
     return tag + mark + (text if text.strip() else "")
+
+
+def _thin(path: str) -> str:
+    """Rewrite a path of straight lines: as steps, without the points and dots that no one sees."""
+    strokes: list[str] = []
+    for stroke in re.findall("M[^M]+", path):
+        points = np.array(re.findall(r"-?[\d.]+", stroke), float).reshape(-1, 2)
+        unit = 10 if np.abs(points).max() >= 10 else 100  # a marker is small: to a hundredth
+        steps = np.diff(np.rint(unit * _seen(points)), axis=0, prepend=[[0, 0]]) / unit + 0.0
+        start, *others = (f"{x:g} {y:g}" for x, y in steps)
+        text = f"M{start}" + "l" * bool(others) + " ".join(others) + "z" * ("z" in stroke)
+        if len(points) != 2 or text not in strokes:
+            strokes.append(text)
+    return "".join(strokes)
+
+
+def _seen(points: Array) -> Array:
+    """Leave out the points that lie on the line of the others, after Douglas and Peucker."""
+    keep = np.zeros(len(points), bool)
+    keep[[0, -1]] = True
+    parts = [(0, len(points) - 1)]
+    while parts:
+        i, j = parts.pop()
+        if j - i < 2:
+            continue
+        along, inner = points[j] - points[i], points[i + 1 : j] - points[i]
+        share = np.clip(inner @ along / max(along @ along, 1e-30), 0, 1)
+        off = np.linalg.norm(inner - share[:, None] * along, axis=1)
+        if off.max() > UNSEEN:
+            middle = i + 1 + int(off.argmax())
+            keep[middle] = True
+            parts += [(i, middle), (middle, j)]
+    return points[keep]
 
 
 def _tokens(svg: str) -> list[str]:
