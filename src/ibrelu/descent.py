@@ -281,9 +281,11 @@ def _run(
         pace=block // 2,
         status=np.full(size, _RUNNING, dtype=np.int8),
     )
+    if not size:
+        return runs
     modes = _Modes(size, n, len(signs))
     ended = []
-    while len(runs.index):
+    while True:
         calm = np.minimum(runs.pace // 2, _compiled.QUIET)
         _plain_block(runs, signs, max_steps)
         quiet = runs.count - runs.settled
@@ -294,8 +296,11 @@ def _run(
         _on(runs, ready & (runs.status == _RUNNING), _leap, signs, modes, max_steps)
         runs.status[(runs.status == _RUNNING) & (runs.count >= max_steps)] = _OUT_OF_STEPS
         going = runs.status == _RUNNING
+        if not going.any():
+            ended.append(runs)
+            break
         if not going.all():
-            ended.append(runs.take(~going) if going.any() else runs)
+            ended.append(runs.take(~going))
             runs = runs.take(going)
     everything = _joined(ended)
     return everything if len(ended) == 1 else everything.take(np.argsort(everything.index))
@@ -642,7 +647,7 @@ def _checked_step(problem: Problem, step: ArrayLike) -> Array:
         )
     if not (eta > 0).all():
         raise ValueError(f"step must be a positive number, got {eta.min()}")
-    return np.broadcast_to(eta, problem.batch_shape)
+    return eta + np.zeros(problem.batch_shape)
 
 
 def _checked_record(record: bool | Sequence[int] | Counts | None) -> Counts | bool:
