@@ -36,7 +36,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from peers import (  # noqa: E402  # noqa: E402
+from peers import (  # noqa: E402
     PROGRAMS,
     classifier_jax,
     classifier_torch,
@@ -58,12 +58,13 @@ from ibrelu.descent import gradient_descent  # noqa: E402
 from ibrelu.features import gaussian_features, gaussian_gram, signed_labels  # noqa: E402
 from ibrelu.flow import gradient_flow  # noqa: E402
 from ibrelu.min_norm import min_norm  # noqa: E402
-from ibrelu.problem import Problem, all_active  # noqa: E402
+from ibrelu.problem import Problem, all_active, gram_matrix  # noqa: E402
 
 clock = time.process_time if BUSY else time.perf_counter
 STORED = Path(__file__).with_name("speed.json")
 RUNS = 5
-SHORTEST = 0.02  # seconds that one timing lasts at least: short work is repeated within it
+SHORTEST = 0.1  # seconds that one timing lasts at least: short work is repeated within it
+PAUSE = 0.15  # seconds before a timing: BLAS threads of the contender before go on waiting for work
 LONG = 8.0  # seconds: a peer's run that takes longer is not repeated
 PATIENCE = 50.0  # seconds: a peer that would take longer, by its last size, is left out
 TOL, START = 1e-10, 1e-3
@@ -97,6 +98,7 @@ class Row:
 
 def timed(run: Callable[[], object], number: int = 1) -> float:
     """Seconds a call."""
+    time.sleep(PAUSE)
     begin = clock()
     for _ in range(number):
         run()
@@ -230,8 +232,9 @@ def descent_row(job: str, n: int, d: int, c: float, growth: float, floor: float 
         "PyTorch": peer(descent_torch, as_torch),
         "JAX": peer(descent_jax, as_jax),
     }
-    size = {"n": n, "d": d, "c": c}
-    return Row(job, size, ours(run, n), peers, limit, unfitted(y), growth, floor)
+    size, gram = {"n": n, "d": d, "c": c}, problem.gram
+    also = {"form": lambda: gram_matrix(X), "check": lambda: Problem(gram, y)}
+    return Row(job, size, ours(run, n), peers, limit, unfitted(y), growth, floor, also)
 
 
 def one_problem():
