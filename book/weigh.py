@@ -19,7 +19,7 @@ from typing import Any
 from browser import FLAGS, find_chromium
 
 # Bytes, gzipped: all that a page loads; what of it is the page and its pictures; one explorer.
-PAGE, CONTENT, EXPLORER = 1_500_000, 500_000, 400_000
+PAGE, CONTENT, EXPLORER = 1_500_000, 500_000, 100_000
 SECONDS = 2.5  # until a page can be used, at a quarter of the speed
 SLOWER = 4
 FIGURE = re.compile(r'<figure class="ibrelu-explorer" id="([^"]+)".*?</figure>', re.DOTALL)

@@ -82,3 +82,8 @@ def test_each_stored_notebook_is_as_the_script_leaves_it(path):
     assert normal == notebook, "run `python book/execute.py`"
     counts = [c.execution_count for c in notebook.cells if c.cell_type == "code"]
     assert counts == list(range(1, len(counts) + 1)), "run `python book/execute.py`"
+
+
+@pytest.mark.parametrize("path", script.notebooks(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_each_stored_notebook_keeps_its_weight_budget(path):
+    assert path.stat().st_size <= 600_000, "draw fewer points, or offer fewer frames"
