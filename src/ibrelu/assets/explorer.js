@@ -60,6 +60,20 @@
       if (found) show();
       return found;
     };
+    // The longest value and the longest caption keep their room: nothing under the picture moves.
+    const longest = (texts) => texts.reduce((a, b) => (b.length > a.length ? b : a));
+    const reserve = (element, text, side, size) => {
+      const shown = element.textContent;
+      element.style[side] = "";
+      element.textContent = text;
+      const room = element[size];
+      if (room) element.style[side] = `${room}px`;
+      element.textContent = shown;
+    };
+    const settle = () => {
+      for (const c of data.choices) reserve(c.output, longest(c.texts), "minWidth", "offsetWidth");
+      reserve(caption, longest(data.captions), "minHeight", "offsetHeight");
+    };
     const player = (row, choice) => {
       let timer = 0;
       const last = choice.texts.length - 1;
@@ -99,6 +113,8 @@
       c.input.onchange = remember;
       if (c.name === data.play) player(row, c);
     }
+    settle();
+    addEventListener("resize", settle);
     root.dataset.ready = "yes";
     show();
     if (recall()) root.scrollIntoView({ block: "center" });
