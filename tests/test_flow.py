@@ -8,6 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import lsq_linear
 
+from ibrelu import _compiled
 from ibrelu import flow as flow_module
 from ibrelu.descent import gradient_descent
 from ibrelu.features import gaussian_gram, orthogonal_features, signed_labels
@@ -378,6 +379,49 @@ def test_a_negative_example_of_one_neuron_alone_drops_at_the_kink():
     assert event.time == pytest.approx(np.log(1.5) / 2, abs=1e-15)
     assert isinstance(event, Event)
     assert flow.alpha == pytest.approx(0.0, abs=1e-16)
+
+
+# The compiled run. Where numba is missing it runs uncompiled, as Python.
+
+
+def check_both_ways(monkeypatch, problem, start):
+    monkeypatch.setattr(_compiled, "available", False)
+    plain = gradient_flow(problem, start)
+    monkeypatch.setattr(_compiled, "available", True)
+    if not _compiled.find_spec("numba"):
+        monkeypatch.setattr(_compiled, "compiled", lambda kernel, arguments: kernel)
+    fast = gradient_flow(problem, start)
+    assert [event[1:] for event in fast.events] == [event[1:] for event in plain.events]
+    # How well a time is determined depends on how slowly the primal or rate meets 0.
+    times = [np.array([event.time for event in flow.events]) for flow in (fast, plain)]
+    np.testing.assert_allclose(*times, rtol=1e-6)
+    assert fast.status == plain.status == "certified"
+    assert (fast.active == plain.active).all()
+    assert (fast.sliding == plain.sliding).all()
+    largest = np.abs(plain.beta).max() + np.abs(start).max()
+    np.testing.assert_allclose(fast.beta, plain.beta, rtol=0, atol=1e-12 * largest)
+    difference = problem.primal(fast.alpha - plain.alpha)
+    np.testing.assert_allclose(difference, 0.0, atol=1e-11 * largest)
+    moments = np.concatenate([*times, np.linspace(0.0, 5.0 / problem.scale, 20)])
+    for one, other in zip(fast.at(moments), plain.at(moments), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-11 * np.abs(other).max())
+
+
+def test_the_compiled_run_has_the_events_and_limit_of_the_plain_one(monkeypatch, cases):
+    for case in cases:
+        problem = Problem(case["gram"], case["y"], case["signs"])
+        check_both_ways(monkeypatch, problem, case["beta0"])
+    for seed in range(60):
+        check_both_ways(monkeypatch, *small_problem(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signs", [(1,), (1, -1)])
+@pytest.mark.parametrize(("n", "d"), [(20, 40), (60, 1200)])
+def test_the_compiled_run_is_the_plain_one_on_larger_problems(monkeypatch, signs, n, d):
+    for seed in range(5):
+        problem = gaussian_problem(n, d, signs, seed)
+        check_both_ways(monkeypatch, problem, all_active(problem, 10.0 ** -(seed + 1)))
 
 
 # States between start and limit; batches.

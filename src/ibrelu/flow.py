@@ -28,6 +28,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ibrelu import _compiled
 from ibrelu._checks import Array, Mask, finite_array
 from ibrelu.problem import Problem
 
@@ -265,28 +266,50 @@ class _Run(NamedTuple):
 
 
 def _run(problem: Problem, start: Array) -> _Run:
-    active = start > 0
-    residual = np.maximum(start, 0.0) @ problem.signs - problem.labels
-    phase = _Phase(0.0, problem.dual(start), start, residual, active, np.zeros_like(active))
-    phases: list[_Phase] = [phase]
-    events: list[Event] = []
     most = _EVENTS * problem.n * problem.m
-    while len(phases) <= most:
-        motion = _motion(problem, phase)
-        span, arrived = _first_hits(problem, phase, motion)
-        if np.isinf(span):
-            limit = phase.after(motion, np.inf)
-            return _Run(limit, tuple(phases), tuple(events), "certified")
-        phase, changes = _turn(problem, phase.after(motion, span), arrived)
-        phases.append(phase)
-        events += changes
+    follow = _compiled_phases if _compiled.takes(problem.n) else _phases
+    phases = follow(problem, start, most)
+    events, limit = _changes(phases), phases[-1]
+    if np.isinf(limit.time):
+        return _Run(limit, phases[:-1], events, "certified")
     warnings.warn(
-        f"gradient flow gave up after {len(events)} events at time {phase.time:.6g}: the result "
+        f"gradient flow gave up after {len(events)} events at time {limit.time:.6g}: the result "
         "is the state at that time, not the limit; compare gradient_descent with a small step",
         RuntimeWarning,
         stacklevel=3,
     )
-    return _Run(phase, tuple(phases), tuple(events), "max_events")
+    return _Run(limit, phases, events, "max_events")
+
+
+def _phases(problem: Problem, start: Array, most: int) -> tuple[_Phase, ...]:
+    """Return the phases and, at time inf, the limit; without it if there are more than `most`."""
+    active = start > 0
+    residual = np.maximum(start, 0.0) @ problem.signs - problem.labels
+    phase = _Phase(0.0, problem.dual(start), start, residual, active, np.zeros_like(active))
+    phases = [phase]
+    while len(phases) <= most and phase.time < np.inf:
+        motion = _motion(problem, phase)
+        span, arrived = _first_hits(problem, phase, motion)
+        phase = phase.after(motion, span)
+        if span < np.inf:
+            phase = _turn(problem, phase, arrived)
+        phases.append(phase)
+    return tuple(phases)
+
+
+def _compiled_phases(problem: Problem, start: Array, most: int) -> tuple[_Phase, ...]:
+    """Do what `_phases` does, by a kernel."""
+    from ibrelu import _compiled_flow
+
+    follow = _compiled.compiled(_compiled_flow.run, "f2 f1 f1 f2 f2 i1")
+    alpha, beta = np.ascontiguousarray(problem.dual(start).T), np.ascontiguousarray(start.T)
+    given = problem.gram, problem.labels, problem.signs, alpha, beta, np.array([most])
+    times, states, values = (np.array(array) for array in follow(*given))
+    alpha, beta, residual = values[:, : problem.m], values[:, problem.m : -1], values[:, -1]
+    active, sliding = states == _compiled_flow.ACTIVE, states == _compiled_flow.SLIDING
+    alpha, beta, active, sliding = (a.swapaxes(1, 2) for a in (alpha, beta, active, sliding))
+    columns = times.tolist(), alpha, beta, residual, active, sliding
+    return tuple(_Phase(*row) for row in zip(*columns, strict=True))
 
 
 def _motion(problem: Problem, phase: _Phase) -> _Motion:
@@ -391,7 +414,7 @@ def _first_roots(
             step[flat] = _ratio(3.0 * curvature, np.maximum(terms[flat], 0.0) @ decay**3)
         found = (now <= _NOISE * size[rows]) & (slope < 0) & ~flat | (time + step <= time)
         found &= lowest < -_PROVEN * size[rows]
-        roots[rows[found]] = time[found]
+        roots[rows[found]] = (time + step)[found]
         first = roots.min()
         keep = ~found & (lowest < -_PROVEN * size[rows]) & (time + step <= first * (1 + _TIE))
         keep &= np.isfinite(step)
@@ -413,7 +436,7 @@ def _ratio(top: Array, bottom: Array) -> Array:
     return np.divide(top, bottom, out=np.full_like(top, np.inf), where=bottom > 0)
 
 
-def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> tuple[_Phase, list[Event]]:
+def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> _Phase:
     """Return the phase that begins when the given pairs meet the kink or rates meet their bounds.
 
     Driven away from the kink, a pair crosses it. Driven towards it, it slides unless the others'
@@ -456,8 +479,7 @@ def _turn(problem: Problem, phase: _Phase, arrived: Mask) -> tuple[_Phase, list[
         active[kept, k] = solution.low & ~back
     residual = np.where(active.any(axis=1), phase.residual, -problem.labels)
     beta = np.where(kink | arrived, 0.0, phase.beta)
-    begun = _Phase(phase.time, phase.alpha, beta, residual, active, sliding)
-    return begun, _changes(phase, begun)
+    return _Phase(phase.time, phase.alpha, beta, residual, active, sliding)
 
 
 class _Kink(NamedTuple):
@@ -508,18 +530,19 @@ def _kink_rates(
     return _Kink(rate, low, high, low & (velocity > rest), high & (velocity < -rest))
 
 
-def _changes(before: _Phase, after: _Phase) -> list[Event]:
-    changed = (before.active != after.active) | (before.sliding != after.sliding)
+def _changes(phases: tuple[_Phase, ...]) -> tuple[Event, ...]:
+    active, sliding = np.array([(p.active, p.sliding) for p in phases]).swapaxes(0, 1)
+    changed = (active[1:] != active[:-1]) | (sliding[1:] != sliding[:-1])
     events = []
-    for i, k in np.argwhere(changed):
-        if after.sliding[i, k]:
+    for phase, i, k in np.argwhere(changed).tolist():
+        if sliding[phase + 1, i, k]:
             kind = "slides"
-        elif not after.active[i, k]:
+        elif not active[phase + 1, i, k]:
             kind = "drops"
         else:
-            kind = "wakes" if before.sliding[i, k] else "rises"
-        events.append(Event(after.time, int(i), int(k), kind))
-    return events
+            kind = "wakes" if sliding[phase, i, k] else "rises"
+        events.append(Event(phases[phase + 1].time, i, k, kind))
+    return tuple(events)
 
 
 def _each(problem: Problem) -> Iterator[Problem]:
