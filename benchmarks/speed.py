@@ -1,16 +1,15 @@
 """Time ibrelu beside what a user would run instead, and store the table.
 
-`make bench` runs all of it, about ten minutes; `python benchmarks/speed.py JOB ...` runs some jobs
-and replaces only their rows. The table is `benchmarks/speed.json`; the book draws it.
+`make bench` runs all of it, about twenty minutes on a quiet machine; `python benchmarks/speed.py
+JOB ...` runs some jobs and replaces only their rows. The table is `benchmarks/speed.json`; the book draws it.
 
 How a row is timed. Ours, each peer and the limit get the same arrays and two threads. Each runs
-once to warm up; then all run in turn, `RUNS` rounds, and the median counts. A peer that takes more
+once to warm up; then all run in turn, `RUNS` rounds, and the median counts. Before each timing
+comes a rest: the threads that a BLAS has started go on waiting for work on a core that the next
+contender needs. A peer that takes more
 than three times as long as the best one, or longer than `LONG`, is not repeated. Where a peer's
 cost is known to be proportional to the number of problems or steps, it may do a share of them and
 its time is scaled: the row says which share.
-
-With `BUSY=1` in the environment, for a machine that does other work too, all get one thread and
-what counts is processor time, not the clock on the wall.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-BUSY = "BUSY" in os.environ
-THREADS = 1 if BUSY else 2
-if BUSY:
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+THREADS = 2
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = str(THREADS)
 
@@ -60,7 +56,6 @@ from ibrelu.flow import gradient_flow  # noqa: E402
 from ibrelu.min_norm import min_norm  # noqa: E402
 from ibrelu.problem import Problem, all_active, gram_matrix  # noqa: E402
 
-clock = time.process_time if BUSY else time.perf_counter
 STORED = Path(__file__).with_name("speed.json")
 RUNS = 5
 SHORTEST = 0.1  # seconds that one timing lasts at least: short work is repeated within it
@@ -99,10 +94,10 @@ class Row:
 def timed(run: Callable[[], object], number: int = 1) -> float:
     """Seconds a call."""
     time.sleep(PAUSE)
-    begin = clock()
+    begin = time.perf_counter()
     for _ in range(number):
         run()
-    return (clock() - begin) / number
+    return (time.perf_counter() - begin) / number
 
 
 def measure(row: Row, last: dict[str, float]) -> dict:
@@ -114,9 +109,9 @@ def measure(row: Row, last: dict[str, float]) -> dict:
     answers, times = {}, {}
     for name, entry in entries.items():
         (entry.warm or entry.run)()
-        begin = clock()
+        begin = time.perf_counter()
         answers[name] = np.asarray(entry.run())
-        times[name] = [clock() - begin]
+        times[name] = [time.perf_counter() - begin]
     number = {name: max(1, int(SHORTEST / spent[0])) for name, spent in times.items()}
     scaled = {name: times[name][0] / entries[name].share for name in entries}
     best = min((scaled[p] for p in row.peers if p in scaled), default=np.inf)
@@ -367,7 +362,7 @@ def flow_row(n: int, d: int) -> Row:
         return Contender(lambda: flow_ivp(G, y, start[:, 0], method))
 
     peers = {f"solve_ivp {method}": peer(method) for method in ("DOP853", "LSODA")}
-    mine = {"plain": Contender(lambda: gradient_flow(problem, start).alpha[:, 0])}
+    mine = ours(lambda: gradient_flow(problem, start).alpha[:, 0], n)
     size = {"n": n, "d": d, "events": phases - 1}
     return Row("gradient flow", size, mine, peers, limit, residual, 0.0, 20.0)
 
@@ -444,7 +439,6 @@ def machine() -> dict[str, object]:
         "processor": model,
         "cores": os.cpu_count(),
         "threads": THREADS,
-        "clock": "processor time" if BUSY else "wall",
         "python": platform.python_version(),
         "blas": blas,
         "load": os.getloadavg()[0],
