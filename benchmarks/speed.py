@@ -1,7 +1,8 @@
 """Time ibrelu beside what a user would run instead, and store the table.
 
 `make bench` runs all of it, about twenty minutes on a quiet machine; `python benchmarks/speed.py
-JOB ...` runs some jobs and replaces only their rows. The table is `benchmarks/speed.json`; the book draws it.
+JOB ...` runs some jobs and replaces only their rows. The table is `benchmarks/speed.json`; the book
+draws it.
 
 How a row is timed. Ours, each peer and the limit get the same arrays and two threads. Each runs
 once to warm up; then all run in turn, `RUNS` rounds, and the median counts. Before each timing
