@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ibrelu import _compiled
+from ibrelu import _compiled, descent
 from ibrelu.descent import gradient_descent
 from ibrelu.features import gaussian_gram, signed_labels
 from ibrelu.min_norm import min_norm
@@ -74,3 +74,28 @@ def test_large_problems_are_left_to_blas(monkeypatch):
     monkeypatch.setattr(_compiled, "available", True)
     assert _compiled.takes(_compiled.LARGEST)
     assert not _compiled.takes(_compiled.LARGEST + 1)
+
+
+@pytest.mark.parametrize("signs", [(1,), (1, -1), (1, 1, -1)])
+@pytest.mark.parametrize("c", [0.5, 3.0])
+def test_patterns_are_proven_final_in_the_same_states(monkeypatch, signs, c):
+    problem = problems(8, 60, signs, 40)
+    step, start = problem.step(c), all_active(problem, 0.01)
+    moved, beta, kinds = np.zeros_like(start), start, set()
+    monkeypatch.setattr(_compiled, "available", True)
+    if not _compiled.find_spec("numba"):
+        monkeypatch.setattr(_compiled, "compiled", lambda kernel, arguments: kernel)
+    for most in (1, 4, 20, 100):
+        steps = np.full(40, most)
+        moved, beta, *_ = descent._plain_steps(
+            problem.gram, problem.labels, problem.signs, step, start, moved, steps, np.inf * step
+        )
+        for settling in (np.zeros(40, dtype=bool), np.ones(40, dtype=bool)):
+            given = problem.gram, problem.labels, problem.signs, step, moved, beta, settling
+            plain = descent._limits(*given)
+            fast = _compiled.compiled(_compiled.limits, "f3 f2 f1 f1 f3 f3 b1")(*given)
+            assert (plain[2] == fast[2]).all()
+            np.testing.assert_allclose(fast[0], plain[0], rtol=1e-10, atol=1e-14)
+            np.testing.assert_allclose(fast[1], plain[1], rtol=1e-10, atol=1e-14)
+            kinds |= set(plain[2].tolist())
+    assert kinds == {True, False}

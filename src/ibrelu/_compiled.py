@@ -16,6 +16,7 @@ import numpy as np
 from ibrelu._checks import Array
 
 LARGEST = 128  # examples; beyond, a step is dominated by a product that BLAS does better
+ROUNDING = 8 * np.finfo(float).eps  # of a sum, relative to its terms
 QUIET = 512  # plain steps without a change of pattern after which a block ends
 
 available = find_spec("numba") is not None
@@ -40,6 +41,33 @@ def compiled(kernel: Callable[..., Any], arguments: str) -> Callable[..., Any]:
     )
     function: Callable[..., Any] = njit(signature, cache=True, error_model="numpy")(kernel)
     return function
+
+
+def part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let kernels call a function: it is compiled with them where numba is installed."""
+    if find_spec("numba") is None:
+        return function
+    from numba.extending import register_jitable
+
+    jitable: Callable[..., Any] = register_jitable(error_model="numpy")(function)
+    return jitable
+
+
+@part
+def factorise(matrix: Any, count: Any) -> Any:
+    """Put the lower Cholesky factor of the first rows in their place; False if there is none."""
+    for r in range(count):
+        for c in range(r + 1):
+            value = matrix[r, c]
+            for q in range(c):
+                value -= matrix[r, q] * matrix[c, q]
+            if c < r:
+                matrix[r, c] = value / matrix[c, c]
+            elif value > 0.0:
+                matrix[r, r] = np.sqrt(value)
+            else:
+                return False
+    return True
 
 
 def plain_steps(
@@ -97,6 +125,106 @@ def plain_steps(
         moved[b] = dual.T
         beta[b] = primal.T
     return moved, beta, taken, last, peak, left
+
+
+def limits(
+    gram: Array,
+    labels: Array,
+    signs: Array,
+    step: Array,
+    moved: Array,
+    beta: Array,
+    settling: Any,
+) -> tuple[Any, ...]:
+    """Return each run's limit, where its pattern is proven final, and whether it is."""
+    size, n, m = beta.shape
+    moved, beta, final = moved.copy(), beta.copy(), np.zeros(size, np.bool_)
+    flickering = settling.any()
+    rows, residual, total = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    coupled, lower = np.empty((n, n)), np.empty((n, n))
+    shift, limit = np.empty((m, n)), np.empty((m, n))
+    for b in range(size):
+        count = 0
+        for i in range(n):
+            output, used = -labels[b, i], False
+            for k in range(m):
+                if beta[b, i, k] > 0.0:
+                    output += beta[b, i, k] * signs[k]
+                    used = True
+            if used:
+                rows[count], residual[count] = i, output
+                count += 1
+        largest = 0.0
+        for r in range(count):
+            reach = 0.0
+            for c in range(count):
+                i, j, shared = rows[r], rows[c], 0
+                for k in range(m):
+                    shared += beta[b, i, k] > 0.0 and beta[b, j, k] > 0.0
+                coupled[r, c] = gram[b, i, j] * shared
+                reach += abs(coupled[r, c])
+            largest = max(largest, reach)
+        contracts = step[b] * largest < 2.0
+        if not contracts:
+            for r in range(count):
+                for c in range(count):
+                    lower[r, c] = -coupled[r, c]
+                lower[r, r] += 2.0 / step[b]
+            contracts = factorise(lower, count)
+        for r in range(count):
+            for c in range(count):
+                lower[r, c] = coupled[r, c]
+        factorise(lower, count)
+        energy = 0.0
+        for r in range(count):
+            total[r] = residual[r]
+            for c in range(r):
+                total[r] -= lower[r, c] * total[c]
+            total[r] /= lower[r, r]
+            energy += total[r] * total[r]
+        for r in range(count - 1, -1, -1):
+            total[r] /= lower[r, r]
+            for c in range(r):
+                total[c] -= lower[r, c] * total[r]
+        for k in range(m):
+            shift[k] = 0.0
+            for r in range(count):
+                if beta[b, rows[r], k] > 0.0:
+                    shift[k, rows[r]] = -signs[k] * total[r]
+            for i in range(n):
+                limit[k, i] = beta[b, i, k]
+            for r in range(count):
+                for i in range(n):
+                    limit[k, i] += gram[b, rows[r], i] * shift[k, rows[r]]
+        reach, biggest = 0.0, 0.0
+        if flickering:
+            for i in range(n):
+                size_here = np.abs(moved[b, i]).max()
+                reach += np.sqrt(gram[b, i, i]) * size_here
+                biggest = max(biggest, size_here)
+        silent = flickering
+        for r in range(count):
+            i = rows[r]
+            sums = abs(labels[b, i]) + np.sqrt(gram[b, i, i]) * reach + biggest / step[b]
+            silent = silent and abs(residual[r]) <= ROUNDING * sums
+        proven, flickers, r = True, False, 0
+        for i in range(n):
+            length = np.sqrt(gram[b, i, i])
+            spread = length * np.sqrt(energy) * (1 + 1e-9)
+            noise = ROUNDING * (abs(labels[b, i]) + length * reach + biggest / step[b])
+            used = r < count and rows[r] == i
+            r += used
+            for k in range(m):
+                there = limit[k, i]
+                flicker = silent and used and abs(there) <= noise + 2 * spread
+                flickers = flickers or flicker
+                apart = there > spread if beta[b, i, k] > 0.0 else there <= -spread
+                proven = proven and (apart or flicker)
+        final[b] = proven and (contracts or flickers)
+        if final[b]:
+            moved[b] += shift.T
+            beta[b] = limit.T
+    return moved, beta, final
 
 
 def pivot(

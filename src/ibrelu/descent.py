@@ -52,7 +52,6 @@ _LEAP = 64  # steps of a first leap; each next one is twice as long
 _LONGEST_LEAP = 512
 _GROWTH = 1e12  # a loss this many times the start's is never coming back
 _NEARLY_ZERO = 1e-16  # a loss this many times the start's may be rounding only
-_ROUNDING = 8 * np.finfo(float).eps
 _BYTES = 2**28  # working memory of the part of a batch that runs at a time
 
 
@@ -389,43 +388,65 @@ def _used_residual(runs: _Runs, signs: Array, used: Mask) -> Array:
 
 
 def _certify(runs: _Runs, signs: Array) -> None:
-    """Put runs at their limit where the bound √(G_ii rᵀM⁻¹r) proves the pattern final.
+    """Put runs at their limit where their pattern is proven final."""
+    limits: Any = _limits
+    if _compiled.takes(runs.gram.shape[-1]):
+        limits = _compiled.compiled(_compiled.limits, "f3 f2 f1 f1 f3 f3 b1")
+    given = runs.gram, runs.labels, signs, runs.step, runs.moved, runs.beta, runs.settling
+    runs.moved, runs.beta, final = limits(*given)
+    runs.status[final] = _CERTIFIED
+
+
+def _limits(
+    gram: Array,
+    labels: Array,
+    signs: Array,
+    step: Array,
+    moved: Array,
+    beta: Array,
+    settling: Mask,
+) -> tuple[Array, Array, Mask]:
+    """Return runs at their limit where the bound √(G_ii rᵀM⁻¹r) proves the pattern final.
 
     With several neurons a pair (i, k) can flip for ever and ever more weakly at its kink while the
     other neurons fit example i. Once all residuals in use are rounding, such pairs count as proven.
+
+    Returns
+    -------
+    moved, beta : array, shape (B, n, m)
+    final : bool array, shape (B,)
     """
-    active = runs.beta > 0.0
+    active = beta > 0.0
     used = np.asarray(active.any(axis=-1))
     rows = np.flatnonzero(used.any(axis=0))
     pattern = active[:, rows].astype(float)
-    coupled = _coupled(runs.gram[:, rows[:, None], rows], pattern)
-    contracts = _contracts(coupled, runs.step)
+    coupled = _coupled(gram[:, rows[:, None], rows], pattern)
+    contracts = _contracts(coupled, step)
     diagonal = np.arange(len(rows))
     coupled[:, diagonal, diagonal] += ~used[:, rows]
-    residual = _used_residual(runs, signs, used)
+    residual = np.where(used, np.maximum(beta, 0.0) @ signs - labels, 0.0)
     total = np.linalg.solve(coupled, residual[:, rows, None])
-    shift = np.zeros_like(runs.moved)
+    shift = np.zeros_like(moved)
     shift[:, rows] = -pattern * signs * total
-    limit = runs.beta + runs.gram @ shift
+    limit = beta + gram @ shift
 
-    lengths = np.sqrt(np.einsum("bii->bi", runs.gram))
+    lengths = np.sqrt(np.einsum("bii->bi", gram))
     energy = np.einsum("bi,bij->b", residual[:, rows], total)
     spread = (lengths * np.sqrt(np.maximum(energy, 0.0))[:, None] * (1 + 1e-9))[..., None]
     proven = np.where(active, limit > spread, limit <= -spread)
-    if runs.settling.any():
+    if settling.any():
         # What rounding leaves of a residual: in β = β₀ + G (α − α₀), and where a step of size η|r|
         # no longer changes α.
-        size = np.abs(runs.moved).max(axis=-1)
-        sums = np.abs(runs.labels) + lengths * (lengths * size).sum(axis=-1, keepdims=True)
-        noise = _ROUNDING * (sums + size.max(axis=-1, keepdims=True) / runs.step[:, None])
+        size = np.abs(moved).max(axis=-1)
+        sums = np.abs(labels) + lengths * (lengths * size).sum(axis=-1, keepdims=True)
+        noise = _compiled.ROUNDING * (sums + size.max(axis=-1, keepdims=True) / step[:, None])
         silent = (np.abs(residual) <= noise).all(axis=-1, keepdims=True) & used
         flickers = silent[..., None] & (np.abs(limit) <= noise[..., None] + 2 * spread)
         proven |= flickers
         contracts |= flickers.any(axis=(1, 2))  # M changes with them; only the state counts
     final = contracts & proven.all(axis=(1, 2))
-    runs.beta = np.where(final[:, None, None], limit, runs.beta)
-    runs.moved = runs.moved + final[:, None, None] * shift
-    runs.status[final] = _CERTIFIED
+    chosen = final[:, None, None]
+    return moved + chosen * shift, np.where(chosen, limit, beta), final
 
 
 def _contracts(coupled: Array, step: Array) -> Mask:
