@@ -280,6 +280,10 @@ def test_stable_rank_of_zero_weights_is_refused():
         ({"step": 0}, ValueError, "step must be a positive finite number, got 0"),
         ({"step": 1e200}, ValueError, "the weights could overflow"),
         ({"init_scale": -1.0}, ValueError, "init_scale must be a positive"),
+        ({"init_scale": 1e-320}, ValueError, "init_scale must be at least 1e-100"),
+        ({"step": 10**400}, ValueError, "step must be a positive finite number, got inf"),
+        ({"step": np.complex64(1 + 1j)}, TypeError, "step must be a positive number"),
+        ({"steps": 2**63}, ValueError, "steps must be at most 9007199254740992"),
         ({"width": 0}, ValueError, "width must be at least 1, got 0"),
         ({"steps": 0}, ValueError, "steps must be at least 1, got 0"),
         ({"record": [0, 300]}, ValueError, "between 0 and steps = 200, got 0 to 300"),
@@ -443,3 +447,25 @@ def test_one_step_slashes_the_rank_of_a_small_start():
 def test_one_step_does_not_slash_the_rank_of_a_large_start():
     run = train(gaussian(), labels(20, 10), width=50, init_scale=1e-1, record=[0, 1, 4])
     assert (run.stable_rank[1:] > 0.9 * run.stable_rank[0]).all()
+
+
+def test_empty_batches_are_refused():
+    given = dict(width=2, slope=0.1, step=0.1, init_scale=1e-3, steps=5)
+    X, y = np.eye(2), [1.0, -1.0]
+    for call in (
+        lambda: train_classifier(np.ones((0, 2, 2)), y, rng=0, **given),
+        lambda: train_classifier(X, np.ones((0, 2)), rng=0, **given),
+        lambda: train_classifier(X, y, rng=[], **given),
+    ):
+        with pytest.raises(ValueError, match="the batch is empty"):
+            call()
+
+
+def test_rows_of_several_lengths_are_refused():
+    with pytest.raises(ValueError, match="features must be an array: rows of one length"):
+        near_orthogonality([[1.0, 2.0], [3.0]])
+
+
+def test_margins_of_no_run_are_refused():
+    with pytest.raises(TypeError, match="run must be a ClassifierRun, got a NoneType; train one"):
+        normalized_margins(None)

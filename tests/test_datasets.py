@@ -163,7 +163,7 @@ def test_more_images_than_there_are_is_refused():
 
 def test_bad_arrays_are_refused():
     X = np.ones((3, 4))
-    with pytest.raises(ValueError, match=r"shapes \(n, d\) and \(r, d\), got \(3, 4\) and"):
+    with pytest.raises(ValueError, match=r"with d ≥ 1, got \(3, 4\) and"):
         centre(X, np.ones((3, 5)))
     with pytest.raises(ValueError, match="at least two reference images"):
         whiten(X, np.ones((1, 4)), 1)
@@ -171,5 +171,15 @@ def test_bad_arrays_are_refused():
         whiten(X, np.ones((3, 4)), 1)
     with pytest.raises(ValueError, match="example 1 is zero"):
         scale([[1.0, 0.0], [0.0, 0.0]])
+    for shape in [(), (3,), (3, 0)]:
+        with pytest.raises(ValueError, match=r"features must have shape \(n, d\)"):
+            scale(np.ones(shape))
+    with pytest.raises(ValueError, match="with d ≥ 1"):
+        whiten(np.ones((3, 0)), np.ones((3, 0)), 1)
     with pytest.raises(ValueError, match="reference must be finite, got nan"):
         centre(X, np.full((3, 4), np.nan))
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e200, 1e307])
+def test_scaling_does_not_depend_on_the_unit(unit):
+    np.testing.assert_allclose(scale(unit * np.array([[3.0, -4.0]])), [[0.6, -0.8]], rtol=1e-14)

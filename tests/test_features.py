@@ -130,7 +130,11 @@ def test_a_seed_and_its_generator_draw_the_same():
         (lambda: gaussian_gram(5, 4, rng=0), ValueError, r"n = 5 > d = 4"),
         (lambda: gaussian_gram(0, 4, rng=0), ValueError, r"n must be at least 1, got 0"),
         (lambda: gaussian_gram(2.5, 4, rng=0), TypeError, r"n must be a whole number, got 2.5"),
-        (lambda: gaussian_gram(2, 4, rng="a"), TypeError, r"rng \(a seed or a numpy Generator\)"),
+        (
+            lambda: gaussian_gram(2, 4, rng="a"),
+            TypeError,
+            r"rng must be a seed .*, got 'a'; give e\.g\. rng=0",
+        ),
         (lambda: gaussian_gram(2, 4, size=-1, rng=0), ValueError, r"size must be at least 1"),
         (
             lambda: gaussian_gram(2, 4, spectrum=[1.0] * 5, rng=0),
@@ -158,6 +162,30 @@ def test_a_seed_and_its_generator_draw_the_same():
             r"spectrum must be pairs .* got shape \(2, 2, 2\)",
         ),
         (lambda: power_spectrum(3, -1.0), ValueError, r"exponent must be at least 0"),
+        (lambda: power_spectrum(3, True), TypeError, r"exponent must be a number, got True"),
+        (lambda: power_spectrum(100, 200.0), ValueError, r"exponent is too large for d = 100"),
+        (lambda: gaussian_gram(2, 2**60, rng=0), ValueError, r"d must be at most 9007199254740992"),
+        (lambda: gaussian_gram(2, 10**400, rng=0), ValueError, r"d must be at most .*, got inf"),
+        (lambda: effective_dimensions([(1e-320, 3)]), ValueError, r"got 1e-320 to 1e-320; change"),
+        (lambda: effective_dimensions([(1e300, 30)]), ValueError, r"add up to at most 1e\+300"),
+        (lambda: effective_dimensions([(1.0, 1e300)]), ValueError, r"than floats can count"),
+        (
+            lambda: effective_dimensions(np.ma.masked_array([1.0, 2.0], [True, False])),
+            ValueError,
+            r"spectrum has masked entries",
+        ),
+        (
+            lambda: signed_labels(3, low=np.complex128(1 + 1j), rng=0),
+            TypeError,
+            r"low must be a positive number, got np.complex128",
+        ),
+        (
+            lambda: signed_labels(3, high=10**400, rng=0),
+            ValueError,
+            r"high must be a positive finite number, got inf",
+        ),
+        (lambda: signed_labels(3, rng=-1), ValueError, r"rng, as a seed, must be at least 0"),
+        (lambda: signed_labels(3, rng=np.random), TypeError, r"give e\.g\. rng=0"),
         (lambda: signed_labels(3, positive=1.5, rng=0), ValueError, r"between 0 and 1, got 1.5"),
         (lambda: signed_labels(3, low=2, high=1, rng=0), ValueError, r"low must not exceed high"),
         (lambda: signed_labels(3, low=0.0, rng=0), ValueError, r"low must be a positive finite"),
@@ -172,3 +200,11 @@ def test_a_seed_and_its_generator_draw_the_same():
 def test_bad_input_is_refused_with_the_reason(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("unit", [1e-290, 1.0, 1e290])
+def test_effective_dimensions_do_not_depend_on_the_unit(unit):
+    found = effective_dimensions(unit * np.array([4.0, 2.0, 2.0]))
+    assert found.d2 == pytest.approx(64 / 24)
+    assert found.d_inf == pytest.approx(2.0)
+    assert found.trace == pytest.approx(8.0 * unit)

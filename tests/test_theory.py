@@ -770,3 +770,67 @@ def test_bad_arguments_of_the_dimension_bound_are_refused():
         dimension_bound(5, neurons=3)
     with pytest.raises(ValueError, match="n must be at least 1"):
         dimension_bound(0)
+
+
+@pytest.mark.parametrize("unit", [1e-250, 1.0, 1e250])
+def test_gap_does_not_depend_on_the_unit_of_the_duals(unit):
+    problem = Problem([[4.0, 1.0], [1.0, 4.0]], [1.0, -1.0])
+    a, b = np.array([[3.0], [1.0]]), np.array([[1.0], [1.0]])
+    assert float(gap(problem, unit * a, unit * b)) == pytest.approx(4.0 * unit, rel=1e-12)
+    relative = float(gap(problem, unit * a, unit * b, relative=True))
+    assert relative == pytest.approx(4 / np.sqrt(10), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        coherence,
+        schur,
+        matching,
+        lambda p: conditions(p, [[1.0]], 0.1),
+        lambda p: predicted_limit(p, [[1.0]], 0.1),
+        lambda p: regression_limit(p, [[1.0]], [[True]]),
+        lambda p: gap(p, [[1.0]], [[1.0]]),
+        lambda p: gap_bounds(p, [[1.0]], 0.1),
+        lambda p: gap_constant(p, 0.5),
+        lambda p: lemma_5(p, [[1.0]], 0.1),
+        lambda p: lemma_6(p, [[1.0]]),
+    ],
+)
+@pytest.mark.parametrize("wrong", [None, "problem", np.eye(2), Problem])
+def test_what_is_no_problem_is_refused(call, wrong):
+    with pytest.raises(TypeError, match=r"problem must be a Problem, got a .*; make one with"):
+        call(wrong)
+
+
+def test_batches_that_do_not_fit_are_refused():
+    two = Problem(np.tile(np.eye(2), (2, 1, 1)), np.ones((2, 2)))
+    one = Problem(np.eye(2), np.ones(2))
+    three = np.ones((3, 2, 1))
+    for call in (
+        lambda: conditions(two, three, 0.1),
+        lambda: gap(two, three, three),
+        lambda: lemma_6(two, three),
+        lambda: lemma_5(two, three, 0.1),
+        lambda: regression_limit(two, np.ones((2, 2, 1)), three > 0),
+    ):
+        with pytest.raises(ValueError, match=r"must have the batch shape \(2,\) before"):
+            call()
+    with pytest.raises(ValueError, match=r"b must have the batch shape \(3,\) before"):
+        gap(one, three, np.ones((2, 2, 1)))
+
+
+def test_a_step_beyond_all_bounds_holds_no_condition_and_has_no_limit():
+    problem = Problem([[4.0, 1.0], [1.0, 4.0]], [1.0, -1.0])
+    start = np.full((2, 1), 0.1)
+    assert not conditions(problem, start, 1e308).hold
+    assert gap_bounds(problem, start, 1e308).upper == np.inf
+    with pytest.raises(ValueError, match="step is so large that the first step overflows"):
+        predicted_limit(problem, 1e10 * start, 1e308)
+
+
+def test_masked_entries_are_refused():
+    problem = Problem([[4.0, 1.0], [1.0, 4.0]], [1.0, -1.0])
+    masked = np.ma.masked_array([[0.1], [0.2]], [[True], [False]])
+    with pytest.raises(ValueError, match="start has masked entries"):
+        conditions(problem, masked, 0.1)

@@ -27,12 +27,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from ibrelu._checks import Array, Seed, finite_array, generator, positive_number, whole_number
+from ibrelu._checks import (
+    Array,
+    Seed,
+    check_kind,
+    finite_array,
+    generator,
+    positive_number,
+    real_number,
+    whole_number,
+)
 from ibrelu.problem import gram_matrix
 
 _SIGNS = np.array([[[1.0]], [[-1.0]]])  # of the neurons, along the first axis of (2, n, m)
 _DRAWN = 4_000_000  # starting weights held at a time
 _LARGEST = 1e100  # products of what stays below it are finite
+_SMALLEST = 1e-100  # squares of what stays above it are not zero
 _SHORTEST, _LONGEST = 16, 8192  # steps in a block on a frozen pattern
 
 
@@ -417,9 +427,7 @@ def near_orthogonality(
         raise TypeError(
             "give either the features X or their Gram matrix gram=, not both or neither"
         )
-    products = gram_matrix(_checked_features(X)) if gram is None else finite_array("gram", gram)
-    if products.ndim < 2 or products.shape[-1] != products.shape[-2] or products.shape[-1] == 0:
-        raise ValueError(f"gram must have shape (..., n, n) with n ≥ 1, got {products.shape}")
+    products = gram_matrix(_checked_features(X)) if X is not None else _checked_gram(gram)
     _check_examples(products)
     n = products.shape[-1]
     largest = np.abs(np.where(np.eye(n, dtype=bool), 0.0, products)).max(axis=-1)
@@ -478,6 +486,7 @@ def normalized_margins(run: ClassifierRun) -> Array:
     ----------
     :cite:`KCG23`: in the limit all examples have the same.
     """
+    check_kind("run", run, ClassifierRun, "train one with train_classifier(X, y, …)")
     return np.asarray(run.margins / run.norm[..., None])
 
 
@@ -503,6 +512,11 @@ def _seeds(rng: Seed | Sequence[Seed], features: Array, labels: Array) -> NDArra
             f"the batches do not fit: features {features.shape[:-2]}, labels {labels.shape[:-1]}, "
             f"rng {seeds.shape}; give as many seeds as data sets, or one"
         ) from None
+    if 0 in batch:
+        raise ValueError(
+            f"the batch is empty: features {features.shape[:-2]}, labels {labels.shape[:-1]}, rng "
+            f"{seeds.shape}; give at least one data set and one seed"
+        )
     return np.broadcast_to(seeds, batch)
 
 
@@ -532,13 +546,20 @@ def _progress_bar(total: int, wanted: bool | None) -> Iterator[Callable[[int], o
         yield bar.update
 
 
-def _checked_features(X: ArrayLike | None) -> Array:
-    features = finite_array("features", np.asarray(X))
+def _checked_features(X: ArrayLike) -> Array:
+    features = finite_array("features", X)
     if features.ndim < 2 or 0 in features.shape[-2:]:
         raise ValueError(
             f"features must have shape (..., n, d), one example a row, got {features.shape}"
         )
     return features
+
+
+def _checked_gram(gram: Any) -> Array:
+    products = finite_array("gram", gram)
+    if products.ndim < 2 or products.shape[-1] != products.shape[-2] or products.shape[-1] == 0:
+        raise ValueError(f"gram must have shape (..., n, n) with n ≥ 1, got {products.shape}")
+    return products
 
 
 def _checked_data(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
@@ -565,9 +586,7 @@ def _checked_data(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
 
 
 def _checked_slope(slope: object) -> float:
-    if isinstance(slope, (bool, np.bool_)) or not isinstance(slope, (int, float, np.number)):
-        raise TypeError(f"slope must be a number in [0, 1), got {slope!r}")
-    value = float(np.real(slope))
+    value = real_number("slope", slope, "a number in [0, 1)")
     if not 0.0 <= value < 1.0:
         raise ValueError(
             f"slope must lie in [0, 1), got {value}; 0 is the ReLU, 1 would be a linear network"
@@ -594,7 +613,12 @@ def _checked_record(record: int | Sequence[int], steps: int) -> NDArray[np.int64
 
 def _check_range(features: Array, travel: float, scale: float) -> None:
     """Refuse what could overflow: the gradient is bounded, so weights grow at most linearly."""
-    largest = float(np.abs(features).max()) * features.shape[-1] ** 0.5
+    largest = float(np.abs(features).max(initial=0.0)) * features.shape[-1] ** 0.5
+    if scale < _SMALLEST:
+        raise ValueError(
+            f"init_scale must be at least {_SMALLEST}, got {scale}: the squares of smaller weights "
+            "vanish to rounding, and with them norm and stable rank"
+        )
     if not largest * max(largest, 1.0) * max(travel, scale, 1.0) < _LARGEST:
         raise ValueError(
             f"features up to {np.abs(features).max():.4g}, step × steps = {travel:.4g} and "

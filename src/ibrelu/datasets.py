@@ -50,10 +50,9 @@ def mnist_digits(
     >>> X.shape, y.tolist()
     ((4, 784), [1.0, -1.0, 1.0, -1.0])
     """
-    if len(digits) != 2 or len(set(digits)) != 2 or not set(digits) <= set(range(10)):
-        raise ValueError(f"digits must be two different ones of 0 to 9, got {digits}")
+    pair = _checked_digits(digits)
     images, kinds = _mnist()
-    first, second = (images[kinds == digit] for digit in digits)
+    first, second = (images[kinds == digit] for digit in pair)
     return _in_turn(first, second, n, rng)
 
 
@@ -128,12 +127,20 @@ def scale(X: ArrayLike) -> Array:
     array([[0.6, 0.8]])
     """
     examples = finite_array("features", X)
-    length = np.linalg.norm(examples, axis=-1, keepdims=True)
-    if (length == 0).any():
+    if examples.ndim < 2 or examples.shape[-1] == 0:
         raise ValueError(
-            f"example {int(np.argmin(length))} is zero and has no direction; drop it before scaling"
+            f"features must have shape (n, d), one example a row, got {examples.shape}"
         )
-    return np.asarray(examples / length)
+    largest = np.abs(examples).max(axis=-1, keepdims=True)
+    if (largest == 0).any():
+        raise ValueError(
+            f"example {int(np.argmin(largest))} is zero and has no direction; drop it before "
+            "scaling"
+        )
+    _, power = np.frexp(largest)
+    # Near 1 no square overflows or vanishes; a power of two changes no digit.
+    near_one = np.ldexp(examples, -power)
+    return np.asarray(near_one / np.linalg.norm(near_one, axis=-1, keepdims=True))
 
 
 def whiten(X: ArrayLike, reference: ArrayLike, components: int) -> Array:
@@ -187,6 +194,18 @@ def whiten(X: ArrayLike, reference: ArrayLike, components: int) -> Array:
     return np.asarray(((examples - mean) @ basis.T / deviation) @ basis)
 
 
+def _checked_digits(digits: object) -> list[int]:
+    try:
+        pair = [whole_number("a digit", digit, least=0, most=9) for digit in digits]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        pair = []
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise ValueError(
+            f"digits must be two different ones of 0 to 9, e.g. (0, 1), got {digits!r}"
+        )
+    return pair
+
+
 def _in_turn(first: Array, second: Array, n: int | None, rng: Seed) -> tuple[Array, Array]:
     """Draw from both kinds without replacement, one of each in turn, labelled +1 and −1."""
     random = generator(rng)
@@ -204,9 +223,9 @@ def _in_turn(first: Array, second: Array, n: int | None, rng: Seed) -> tuple[Arr
 
 def _pair(X: ArrayLike, reference: ArrayLike) -> tuple[Array, Array]:
     examples, others = finite_array("features", X), finite_array("reference", reference)
-    if examples.ndim != 2 or others.ndim != 2 or examples.shape[1] != others.shape[1]:
+    if not examples.ndim == others.ndim == 2 or not examples.shape[1] == others.shape[1] > 0:
         raise ValueError(
-            "features and reference must have shapes (n, d) and (r, d), got "
+            "features and reference must have shapes (n, d) and (r, d) with d ≥ 1, got "
             f"{examples.shape} and {others.shape}"
         )
     if len(others) < 2:

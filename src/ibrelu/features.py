@@ -17,13 +17,22 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ibrelu._checks import Array, Seed, finite_array, generator, positive_number, whole_number
+from ibrelu._checks import (
+    Array,
+    Seed,
+    finite_array,
+    generator,
+    positive_number,
+    real_number,
+    whole_number,
+)
 
 Counts: TypeAlias = NDArray[np.int64]
 Size: TypeAlias = int | tuple[int, ...] | None
 Spectrum: TypeAlias = ArrayLike | Sequence[tuple[float, int]]
 
 _NUMBERS = 4_000_000  # Gaussian numbers drawn at a time where features must be drawn
+_SMALLEST, _LARGEST = 1e-300, 1e300  # between which eigenvalues and their sum are safe
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +164,16 @@ def power_spectrum(d: int, exponent: float) -> Array:
     >>> power_spectrum(3, 1.0)
     array([1.        , 0.5       , 0.33333333])
     """
-    power = float(finite_array("exponent", exponent))
-    if power < 0:
+    power = real_number("exponent", exponent)
+    if not power >= 0:
         raise ValueError(f"exponent must be at least 0 (a falling spectrum), got {power}")
-    return np.arange(1.0, whole_number("d", d) + 1.0) ** -power
+    spectrum = np.arange(1.0, whole_number("d", d) + 1.0) ** -power
+    if spectrum[-1] < _SMALLEST:
+        raise ValueError(
+            f"exponent is too large for d = {d}, got {power}: the last eigenvalue "
+            f"{spectrum[-1]:.4g} vanishes to rounding; give a smaller one"
+        )
+    return spectrum
 
 
 def effective_dimensions(spectrum: Spectrum) -> EffectiveDimensions:
@@ -178,11 +193,12 @@ def effective_dimensions(spectrum: Spectrum) -> EffectiveDimensions:
     EffectiveDimensions(trace=400.0, d2=400.0, d_inf=400.0)
     """
     eigenvalues, multiplicities = _blocks(spectrum)
-    trace = float(eigenvalues @ multiplicities)
+    relative = eigenvalues / eigenvalues.max()  # whose squares neither overflow nor all vanish
+    count = float(relative @ multiplicities)
     return EffectiveDimensions(
-        trace=trace,
-        d2=trace**2 / float(eigenvalues**2 @ multiplicities),
-        d_inf=trace / float(eigenvalues.max()),
+        trace=float(eigenvalues @ multiplicities),
+        d2=count**2 / float(relative**2 @ multiplicities),
+        d_inf=count,
     )
 
 
@@ -223,7 +239,7 @@ def signed_labels(
     """
     n = whole_number("n", n)
     low, high = positive_number("low", low), positive_number("high", high)
-    share = float(finite_array("positive", positive))
+    share = real_number("positive", positive)
     if not 0 <= share <= 1:
         raise ValueError(f"positive must be a share between 0 and 1, got {share}")
     if low > high:
@@ -306,10 +322,21 @@ def _blocks(spectrum: Spectrum) -> tuple[Array, Counts]:
     eigenvalues, multiplicities = table.T
     if (eigenvalues <= 0).any():
         raise ValueError(f"eigenvalues in spectrum must be positive, got {eigenvalues.min()}")
-    if (multiplicities != np.floor(multiplicities)).any() or (multiplicities < 1).any():
+    wrong = (multiplicities != np.floor(multiplicities)) | (multiplicities < 1)
+    if wrong.any():
         raise ValueError(
             "multiplicities in spectrum must be whole numbers of at least 1, got "
-            f"{multiplicities.tolist()}"
+            f"{multiplicities[wrong][0]:.4g}"
+        )
+    if eigenvalues.min() < _SMALLEST or eigenvalues.max() > _LARGEST / multiplicities.sum():
+        raise ValueError(
+            f"eigenvalues in spectrum must be at least {_SMALLEST} and add up to at most "
+            f"{_LARGEST}, got {eigenvalues.min():.4g} to {eigenvalues.max():.4g}; change the unit"
+        )
+    if multiplicities.sum() > 2**53:
+        raise ValueError(
+            f"spectrum has {multiplicities.sum():.4g} eigenvalues, which is more than floats can "
+            "count (2**53); give smaller multiplicities"
         )
     return eigenvalues, multiplicities.astype(np.int64)
 

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ibrelu._checks import Array, Mask, finite_array, positive_number, whole_number
+from ibrelu._checks import (
+    Array,
+    Mask,
+    check_kind,
+    finite_array,
+    positive_number,
+    whole_number,
+)
 from ibrelu.problem import Problem
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -93,6 +100,7 @@ def coherence(problem: Problem) -> Coherence:
     >>> float(found.kappa)
     0.25
     """
+    _check_problem(problem)
     diagonal = np.diagonal(problem.gram, axis1=-2, axis2=-1)
     identity = np.eye(problem.n)
     off = np.abs(problem.gram) * (1.0 - identity)
@@ -220,17 +228,18 @@ def conditions(problem: Problem, start: ArrayLike, step: ArrayLike) -> Condition
     >>> found.margins.round(3)
     array([0.494, 0.989, 0.969, 0.946])
     """
-    beta, eta = problem.neuron_array("start", start), _steps(problem, step)
+    beta, eta = _start_and_step(problem, start, step)
     together, apart = _kinds(problem, beta)
     sizes = _sizes(problem)
     smallest_label = np.abs(problem.labels).min(axis=-1)
     residual = np.abs(problem.predictions(beta) - problem.labels).max(axis=-1)
     top = beta.max(axis=(-2, -1))
-    joint = _joint_margins(sizes, smallest_label, top, residual, eta, problem.m)
-    disjoint = joint.copy()
-    disjoint[..., 1] = _budget(sizes.reach * residual, sizes.smallest * smallest_label)
-    disjoint[..., 2] = np.inf
-    disjoint[..., 3] = _depth_margin(problem, sizes, beta, residual)
+    with np.errstate(over="ignore", invalid="ignore"):  # a margin may be minus infinity
+        joint = _joint_margins(sizes, smallest_label, top, residual, eta, problem.m)
+        disjoint = joint.copy()
+        disjoint[..., 1] = _budget(sizes.reach * residual, sizes.smallest * smallest_label)
+        disjoint[..., 2] = np.inf
+        disjoint[..., 3] = _depth_margin(problem, sizes, beta, residual)
     margins = np.where(together[..., None], joint, np.where(apart[..., None], disjoint, np.nan))
     first, second, third, fourth = np.moveaxis(margins, -1, 0)
     return Conditions(first, second, third, fourth, covered=together | apart)
@@ -303,6 +312,7 @@ def _kinds(problem: Problem, beta: Array) -> tuple[Mask, Mask]:
 
 def matching(problem: Problem) -> Mask:
     r"""Examples whose label has the neuron's sign, :math:`s_k y_i > 0`, shape (..., n, m)."""
+    _check_problem(problem)
     return np.asarray(problem.labels[..., None] * problem.signs > 0)
 
 
@@ -338,8 +348,14 @@ def predicted_limit(problem: Problem, start: ArrayLike, step: ArrayLike) -> Arra
     >>> predicted_limit(problem, [[0.1]], 0.125)
     array([[-0.1125]])
     """
-    beta, eta = problem.neuron_array("start", start), _steps(problem, step)
-    moved = problem.dual(beta) + _dual_update(problem, beta, eta)
+    beta, eta = _start_and_step(problem, start, step)
+    with np.errstate(over="ignore"):
+        moved = problem.dual(beta) + _dual_update(problem, beta, eta)
+    if not np.isfinite(moved).all():
+        raise ValueError(
+            f"step is so large that the first step overflows, got {eta.max():.4g}; "
+            "problem.step(0.5) is a usual choice"
+        )
     return regression_limit(problem, moved, (beta > 0) & matching(problem))
 
 
@@ -370,12 +386,15 @@ def regression_limit(problem: Problem, alpha: ArrayLike, active: ArrayLike) -> A
     ----------
     :cite:`LWTM26`, Theorems 1 and 3.
     """
-    duals, mask = problem.neuron_array("alpha", alpha), np.asarray(active)
+    duals, mask = _variables(problem, "alpha", alpha), np.asarray(active)
     if mask.dtype != np.bool_ or mask.shape[-2:] != (problem.n, problem.m):
         raise ValueError(
             f"active must be a mask of shape (..., {problem.n}, {problem.m}), got dtype "
             f"{mask.dtype} and shape {mask.shape}"
         )
+    _check_batch(
+        problem, "active", mask, np.broadcast_shapes(problem.batch_shape, duals.shape[:-2])
+    )
     if (mask.sum(axis=-1) > 1).any():
         raise ValueError(
             "some example is active for several neurons, so they do not decouple into separate "
@@ -468,6 +487,7 @@ def gap(
     0.6
     """
     first, second = _variables(problem, "alpha", a), _variables(problem, "alpha", b)
+    _check_batch(problem, "b", second, np.broadcast_shapes(problem.batch_shape, first.shape[:-2]))
     distance = _length(problem, first - second)
     if not relative:
         return distance
@@ -479,12 +499,42 @@ def gap(
 
 def _length(problem: Problem, alpha: Array) -> Array:
     """Norm of the weights with duals `alpha`, over all neurons."""
-    return np.asarray(np.linalg.norm(problem.cholesky.swapaxes(-1, -2) @ alpha, axis=(-2, -1)))
+    weights = problem.cholesky.swapaxes(-1, -2) @ alpha
+    _, power = np.frexp(np.abs(weights).max(axis=(-2, -1), keepdims=True))
+    # Near 1 no square overflows or vanishes; a power of two changes no digit.
+    length = np.linalg.norm(np.ldexp(weights, -power), axis=(-2, -1))
+    return np.asarray(np.ldexp(length, power[..., 0, 0]))
 
 
 def _variables(problem: Problem, name: str, value: Any) -> Array:
     """Take the array named, from a result that carries it or as given; checked."""
-    return problem.neuron_array(name, getattr(value, name, value))
+    _check_problem(problem)
+    array = problem.neuron_array(name, getattr(value, name, value))
+    _check_batch(problem, name, array)
+    return array
+
+
+def _start_and_step(problem: Problem, start: ArrayLike, step: ArrayLike) -> tuple[Array, Array]:
+    return _variables(problem, "start", start), _steps(problem, step)
+
+
+def _check_problem(problem: object) -> None:
+    cure = "make one with Problem(gram, labels) or Problem.from_features(X, labels)"
+    check_kind("problem", problem, Problem, cure)
+
+
+def _check_batch(
+    problem: Problem, name: str, array: NDArray[Any], batch: tuple[int, ...] | None = None
+) -> None:
+    """Refuse leading axes that do not go with the problem's, or with those given."""
+    wanted = problem.batch_shape if batch is None else batch
+    try:
+        np.broadcast_shapes(wanted, array.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"{name} must have the batch shape {wanted} before its axes (n, m) = "
+            f"({problem.n}, {problem.m}), got shape {array.shape}"
+        ) from None
 
 
 def _steps(problem: Problem, step: ArrayLike) -> Array:
@@ -556,7 +606,7 @@ def gap_bounds(problem: Problem, start: ArrayLike, step: ArrayLike) -> Bounds:
     >>> float(lower.round(3)), float(upper.round(3))
     (0.2, 0.325)
     """
-    beta, eta = problem.neuron_array("start", start), _steps(problem, step)
+    beta, eta = _start_and_step(problem, start, step)
     if not _kinds(problem, beta)[0].all():
         raise ValueError(
             "the bounds are for one neuron, or two of opposite signs, with every example active "
@@ -570,12 +620,14 @@ def gap_bounds(problem: Problem, start: ArrayLike, step: ArrayLike) -> Bounds:
     length = np.linalg.norm(np.where(rest, labels, 0.0), axis=-2)
     root = np.sqrt(rest.sum(axis=-2))
     selected = np.linalg.norm(np.where(kept, labels, 0.0), axis=-2)
-    blur = top / dominance * root + sizes.reach[..., None] * selected / dominance**2
-    least = eta[..., None] * (length - spill * root) - blur
-    most = eta[..., None] * (length + top * root) + blur
-    lower = np.linalg.norm(np.fmax(least, 0.0), axis=-1) * np.sqrt(sizes.dominance)
-    upper = np.linalg.norm(most, axis=-1) * np.sqrt(sizes.largest + sizes.reach)
-    return Bounds(np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=np.inf))
+    with np.errstate(over="ignore", invalid="ignore"):  # the upper bound may be infinity
+        blur = top / dominance * root + sizes.reach[..., None] * selected / dominance**2
+        least = eta[..., None] * (length - spill * root) - blur
+        most = eta[..., None] * (length + top * root) + blur
+        lower = np.linalg.norm(np.fmax(least, 0.0), axis=-1) * np.sqrt(sizes.dominance)
+        upper = np.linalg.norm(most, axis=-1) * np.sqrt(sizes.largest + sizes.reach)
+    lower = np.nan_to_num(lower, nan=0.0, posinf=np.inf)
+    return Bounds(lower, np.nan_to_num(upper, nan=np.inf, posinf=np.inf))
 
 
 def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array:
@@ -615,6 +667,7 @@ def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array
     >>> float(gap_constant(problem, 0.5)), float(gap_constant(problem, 0.5, relative=True))
     (0.5, 0.5)
     """
+    _check_problem(problem)
     factor, labels = positive_number("c", c), problem.labels
     if problem.m == 2 and problem.signs.sum() == 0:
         constant = np.sqrt((labels**2).mean(axis=-1))
