@@ -1,5 +1,6 @@
 """The report on one's own data: right numbers from every source, and messages that help."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from ibrelu.descent import gradient_descent
 from ibrelu.features import effective_dimensions, gaussian_features, power_spectrum
 from ibrelu.min_norm import min_norm
 from ibrelu.problem import Problem, all_active
-from ibrelu.report import report
+from ibrelu.report import main, report
 from ibrelu.theory import conditions, gap, gap_bounds
 
 LABELS = np.array([1.0, -1.5, 2.0, -1.0])
@@ -124,7 +125,7 @@ def test_real_images_get_a_report(images):
 FILE = """
 import sys
 import numpy as np
-from ibrelu.report import report
+from ibrelu.report import main, report
 found = report(sys.argv[1], np.where(np.arange(200) % 2, 1.0, -1.5))
 assert found.run.status == "certified"
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
@@ -321,7 +322,8 @@ GOOD = "1,2,3.5,1,1\n4,1,0.5,7,-1\n"
         (HEADER + "1,2,3,4,yes\n2,2,3,5,no\n", TypeError, "classes 'no' and 'yes'"),
         (HEADER.replace("label", "y") + GOOD, ValueError, "no column is called 'label'.*'age'"),
         (HEADER.replace("age", "label") + GOOD, ValueError, "more than one column is called"),
-        (HEADER, ValueError, "shape"),
+        (HEADER, ValueError, "data.csv holds a header and no example"),
+        (HEADER + "1,2,3,1e-60,1\n2,2,3,5,1e80\n", ValueError, "label of line 3 is 1e.80, and"),
         ("", ValueError, "data.csv is empty"),
         (HEADER + GOOD + "3,1,4,1,1\n2,7,1,8,-1\n2,8,1,8,1\n", ValueError, "n = 5 .* d = 4"),
     ],
@@ -364,3 +366,106 @@ def test_a_frame_that_cannot_be_used_is_refused_by_row_and_column(change, error,
 def test_settings_are_checked(keywords, error, message):
     with pytest.raises(error, match=message):
         report(features(), LABELS, **keywords)
+
+
+# Odd arrays, sizes and units
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "message"),
+    [
+        ([[1.0, 2.0], [3.0]], [1, -1], ValueError, "features must be an array, got rows of sev"),
+        (np.eye(2), [[1], [1, 2]], ValueError, "labels must be an array, got rows of several"),
+        (np.ma.masked_equal(np.eye(2), 1), [1, -1], ValueError, "features has masked entries"),
+        (np.eye(2), np.ma.masked_equal([1, -1], 1), ValueError, "labels has masked entries"),
+        (1e-200 * np.eye(2), [1, -1], ValueError, "row 0 has entries up to 1e-200.*unit of the"),
+        (1e200 * np.eye(2), [1, -1], ValueError, r"row 0 has entries up to 1e\+200"),
+        (np.diag([1.0, 1e-9]), [1, -1], ValueError, r"row 1 is 1e\+09 times shorter than row 0"),
+        (np.eye(2), [1e80, -1], ValueError, r"the label of row 0 is 1e\+80.*change their unit"),
+        (np.eye(2), [1e-80, -1], ValueError, r"the label of row 0 is 1e-80"),
+    ],
+)
+def test_odd_arrays_are_refused_with_the_cure(X, y, error, message):
+    with pytest.raises(error, match=message):
+        report(X, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"signs": None}, ValueError, r"signs must be \(1,\), \(-1,\) or \(1, -1\), got None"),
+        ({"signs": 1}, ValueError, "signs must be"),
+        ({"signs": (True,)}, ValueError, "signs must be"),
+        ({"c": 1e308}, ValueError, r"c must lie between 1e-50 and 1e\+50"),
+        ({"c": 10**400}, ValueError, "c must be a positive finite number"),
+        ({"scale": 1e-320}, ValueError, "scale must lie between"),
+        ({"max_steps": 2**63}, ValueError, "max_steps must be at most"),
+        ({"max_steps": True}, TypeError, "max_steps must be a whole number"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_is_computed(change, error, message):
+    with pytest.raises(error, match=message):
+        report(np.eye(2), [1, -1], **change)
+
+
+@pytest.mark.parametrize("unit", [1e-45, 1e45])
+def test_the_relative_gap_does_not_depend_on_units(unit):
+    before = report(features(), LABELS)
+    assert report(unit * features(), LABELS).relative_gap == pytest.approx(before.relative_gap)
+    assert report(features(), unit * LABELS).relative_gap == pytest.approx(before.relative_gap)
+
+
+# The command line
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.savetxt(tmp_path / "X.csv", features(), delimiter=",")
+    np.savetxt(tmp_path / "y.csv", LABELS, header="label", comments="")
+    np.save(tmp_path / "y.npy", LABELS)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["y.csv", "y.npy"])
+def test_the_command_prints_the_report_on_two_files(files, capsys, name):
+    assert main([str(files / "X.csv"), str(files / name), "--c", "0.2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == f"{report(files / 'X.csv', LABELS, c=0.2)}\n"
+
+
+def test_the_command_takes_the_name_of_a_column(tmp_path, capsys):
+    path = written(tmp_path, "a,b,label\n1,0.1,1\n0,1,-2\n")
+    assert main([str(path), "label", "--signs=+"]) == 0
+    assert "signs +1\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv", "y.csv"], "there is no file .*none.csv' to read features from"),
+        (["X.csv", "none.csv"], "there is no file .*none.csv' to read labels from"),
+        (["X.csv", "X.csv"], "X.csv must hold the labels in one column, got a line of 50"),
+        (["X.csv", "label"], "no column is called 'label'"),
+        (["bad.npy", "y.npy"], "bad.npy is no .npy file of numbers"),
+        (["bytes.csv", "y.npy"], "bytes.csv is no text file of numbers in UTF-8"),
+        (["X.csv", "y.csv", "--c=-1"], "c must be a positive finite number, got -1"),
+        (["X.txt", "y.csv"], "features must be in a .npy or .csv file, got 'X.txt'"),
+    ],
+)
+def test_the_command_says_in_one_line_why_not(files, monkeypatch, capsys, arguments, message):
+    (files / "bad.npy").write_bytes(b"not numpy")
+    (files / "bytes.csv").write_bytes(b"\xff\xfe1,2\n")
+    monkeypatch.chdir(files)
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert re.search(message, shown.err)
+    assert shown.err.count("\n") == 1
+
+
+def test_the_module_is_a_command():
+    found = subprocess.run(
+        [sys.executable, "-m", "ibrelu.report"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert "usage: python -m ibrelu.report" in found.stderr

@@ -3,15 +3,20 @@ r"""Does the theory hold for my data? One call, one report.
 Features come as an array, a ``.npy`` or ``.csv`` file or a pandas frame; only the Gram matrix of
 the examples is kept, so a file may be far larger than the memory. What cannot be used is refused
 with the row or column and what to do about it.
+
+From the command line: ``python -m ibrelu.report X.csv y.csv``, or
+``python -m ibrelu.report data.csv NAME`` if a column of the file holds the labels.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import html
 import itertools
 import mmap
 import os
+import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ibrelu._checks import Array, positive_number
+from ibrelu._checks import Array, check_unmasked, positive_number, whole_number
 from ibrelu.descent import Descent, gradient_descent
 from ibrelu.min_norm import MinNorm, min_norm
 from ibrelu.problem import Problem, all_active
@@ -45,6 +50,7 @@ Section: TypeAlias = tuple[str, list[Row]]
 _NUMBERS = 8_000_000  # numbers held in float64 at a time (64 MB)
 _MISSING = {"", "na", "<na>", "n/a", "nan", "nat", "null", "none", "?", "-", "."}
 _SHOWN = 10  # examples listed by name
+_SMALLEST, _LARGEST = 1e-50, 1e50  # between which no product of what is given over- or underflows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -314,7 +320,7 @@ _STATUS = {
 
 def report(
     X: Any,
-    y: ArrayLike | str,
+    y: ArrayLike | str | os.PathLike[str],
     *,
     signs: Sequence[int] = (1, -1),
     c: float = 0.5,
@@ -333,7 +339,8 @@ def report(
         Features, one example a row, d ≥ n. A .npy file or a memory-mapped array is read some
         columns at a time.
     y : array of shape (n,), or str
-        Labels, none zero, or the name of the column that holds them (of a .csv file or frame).
+        Labels, none zero; or the name of the column that holds them (of a .csv file or frame), or
+        the path of a .npy or .csv file of them.
     signs : (1,), (-1,) or (1, -1)
         Output signs of the neurons.
     c : float
@@ -353,8 +360,9 @@ def report(
         If a column or the labels hold text, or an argument is of the wrong kind.
     ValueError
         If a value is missing or infinite, a row zero, a duplicate or a combination of others, a
-        label zero, there are more rows than columns, or no neuron has the sign of any label. The
-        message names row and column.
+        label zero, there are more rows than columns, no neuron has the sign of any label, or
+        numbers are so large or so small that their products are not floats any more. The message
+        names row and column.
 
     References
     ----------
@@ -369,8 +377,8 @@ def report(
     >>> round(found.relative_gap, 2), found.predicted_relative_gap
     (0.5, 0.5)
     """
-    if tuple(signs) not in ((1,), (-1,), (1, -1)):
-        raise ValueError(f"signs must be (1,), (-1,) or (1, -1), got {tuple(signs)}")
+    signs, c, scale = _checked_signs(signs), _ranged("c", c), _ranged("scale", scale)
+    max_steps = whole_number("max_steps", max_steps)
     table, raw_labels = _table(X, y)
     labels = _checked_labels(raw_labels, table, signs)
     gram, notes = _scan(table)
@@ -389,8 +397,8 @@ def report(
             f"{_number(gram[shortest, shortest])}, the mean is {_number(problem.scale)}; it spoils "
             "κ and the conditions, so divide each row by its length, or drop it"
         )
-    start = all_active(problem, positive_number("scale", scale) * float(np.abs(labels).min()))
-    return _measured(problem, table, start, positive_number("c", c), max_steps, tuple(notes))
+    start = all_active(problem, scale * float(np.abs(labels).min()))
+    return _measured(problem, table, start, c, max_steps, tuple(notes))
 
 
 def _measured(
@@ -464,22 +472,78 @@ def _table(X: Any, y: Any) -> tuple[_Table, NDArray[Any]]:
         return _from_file(Path(X), y)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         return _from_frame(X, y)
-    return _with_labels(_Table(np.asanyarray(X)), y)
+    return _with_labels(_Table(_array("features", X)), y)
 
 
 def _from_file(path: Path, y: Any) -> tuple[_Table, NDArray[Any]]:
+    _check_file("features", path)
     if path.suffix == ".npy":
-        return _with_labels(_Table(np.load(path, mmap_mode="r")), y)
-    if path.suffix == ".csv":
-        return _from_csv(path, y)
-    raise ValueError(f"features must be in a .npy or .csv file, got {path.name!r}; load them first")
+        return _with_labels(_Table(_from_npy(path)), y)
+    return _from_csv(path, y)
+
+
+def _check_file(name: str, path: Path) -> None:
+    if path.suffix not in (".npy", ".csv"):
+        raise ValueError(
+            f"{name} must be in a .npy or .csv file, got {path.name!r}; load them first"
+        )
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file {str(path)!r} to read {name} from; the current folder is "
+            f"{os.getcwd()}"
+        )
+
+
+def _from_npy(path: Path) -> NDArray[Any]:
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path.name} is no .npy file of numbers ({error}); write one with numpy.save"
+        ) from None
+    return np.asanyarray(found)
+
+
+def _array(name: str, value: Any) -> NDArray[Any]:
+    check_unmasked(name, value)
+    try:
+        return np.asanyarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be an array, got rows of several lengths") from None
+
+
+def _label_file(y: Any) -> Path | None:
+    """Path of a file of labels, if that is what `y` names; a name of a column has no suffix."""
+    named = isinstance(y, os.PathLike) or (isinstance(y, str) and y.endswith((".csv", ".npy")))
+    return Path(y) if named else None
+
+
+def _labels_from(path: Path) -> NDArray[Any]:
+    """Labels of a file of one column, with or without a header."""
+    _check_file("labels", path)
+    if path.suffix == ".npy":
+        return _from_npy(path)
+    lines = [fields for _, fields in _csv_lines(path)]
+    if len(lines) == 1 and len(lines[0]) > 1:  # all in one row
+        lines = [[field] for field in lines[0]]
+    wide = next((len(fields) for fields in lines if len(fields) != 1), None)
+    if wide is not None:
+        raise ValueError(
+            f"{path.name} must hold the labels in one column, got a line of {wide} fields; if the "
+            "labels are a column of the features' file, give its name"
+        )
+    header = len(lines) > 1 and _as_number(lines[0][0]) is None
+    return np.array([fields[0] for fields in lines[int(header) :]], dtype=object)
 
 
 def _with_labels(table: _Table, y: Any) -> tuple[_Table, NDArray[Any]]:
+    file = _label_file(y)
+    if file is not None:
+        y = _labels_from(file)
     if isinstance(y, str):
         raise TypeError(
             f"labels can be named by a column, here {y!r}, only for a .csv file or a pandas frame; "
-            "give an array of labels"
+            "give an array of labels, or the path of a .npy or .csv file of them"
         )
     values = table.values
     if values.ndim != 2 or 0 in values.shape:
@@ -497,12 +561,12 @@ def _with_labels(table: _Table, y: Any) -> tuple[_Table, NDArray[Any]]:
             f"all be fitted independently and the theory does not apply; keep at most {d} rows, or "
             "add features"
         )
-    return table._replace(values=values), np.asarray(y)
+    return table._replace(values=values), np.asarray(_array("labels", y))
 
 
 def _from_frame(frame: Any, y: Any) -> tuple[_Table, NDArray[Any]]:
     labels = y
-    if isinstance(y, str):
+    if isinstance(y, str) and (y in frame.columns or _label_file(y) is None):
         place = _column_index(list(frame.columns), y)
         labels = frame.iloc[:, place].to_numpy()
         frame = frame.drop(columns=y)
@@ -516,10 +580,11 @@ def _from_csv(path: Path, y: Any) -> tuple[_Table, NDArray[Any]]:
     """Read line by line; a first line with any text in it is the header."""
     first = next(_csv_lines(path), (0, []))[1]
     if not first:
-        raise ValueError(f"{path.name} is empty")
+        raise ValueError(f"{path.name} is empty; it should hold one example a line")
     header = any(_as_number(field) is None for field in first)
     names = [field.strip() for field in first] if header else [str(j) for j in range(len(first))]
-    place = _column_index(names, y) if isinstance(y, str) else None
+    named = isinstance(y, str) and (y in names or _label_file(y) is None)
+    place = _column_index(names, y) if named else None
     kept = [j for j in range(len(names)) if j != place]
     values, labels, numbers = [], [], []
     for number, fields in itertools.islice(_csv_lines(path), int(header), None):
@@ -537,6 +602,8 @@ def _from_csv(path: Path, y: Any) -> tuple[_Table, NDArray[Any]]:
         numbers.append(number)
         if place is not None:
             labels.append(fields[place])
+    if not values:
+        raise ValueError(f"{path.name} holds a header and no example; it needs one a line")
     table = _Table(np.array(values), [names[j] for j in kept], numbers, "line")
     return _with_labels(table, y if place is None else labels)
 
@@ -544,12 +611,17 @@ def _from_csv(path: Path, y: Any) -> tuple[_Table, NDArray[Any]]:
 def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield number (from 1) and fields of each line that is not blank."""
     with open(path, newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        file.seek(0)
-        reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
-        for fields in reader:
-            if any(field.strip() for field in fields):
-                yield reader.line_num, fields
+        try:
+            first = file.readline()
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(",;\t", key=first.count))
+            for fields in reader:
+                if any(field.strip() for field in fields):
+                    yield reader.line_num, fields
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(
+                f"{path.name} is no text file of numbers in UTF-8 ({error}); save it as CSV UTF-8"
+            ) from None
 
 
 def _as_number(entry: Any) -> float | None:
@@ -597,21 +669,55 @@ def _parsed(values: NDArray[Any], table: _Table) -> Array:
 # Checks
 
 
+def _checked_signs(signs: Any) -> tuple[int, ...]:
+    try:
+        found = tuple(np.asarray(tuple(signs), dtype=object).tolist())
+    except TypeError:  # not a sequence
+        found = ()
+    if found not in ((1,), (-1,), (1, -1)) or any(sign is True for sign in found):
+        raise ValueError(f"signs must be (1,), (-1,) or (1, -1), got {signs!r}")
+    return tuple(int(sign) for sign in found)
+
+
+def _ranged(name: str, value: float) -> float:
+    number = positive_number(name, value)
+    if not _SMALLEST <= number <= _LARGEST:
+        raise ValueError(f"{name} must lie between {_SMALLEST} and {_LARGEST}, got {number}")
+    return number
+
+
 def _scan(table: _Table) -> tuple[Array, list[str]]:
     """Gram matrix and notes on the columns, in one pass over blocks of columns."""
     n, d = table.values.shape
-    gram, offset = np.zeros((n, n)), 0.0
+    gram, offset, largest = np.zeros((n, n)), 0.0, np.zeros(n)
     constant: list[int] = []
     width = max(1, _NUMBERS // n)
     for first in range(0, d, width):
         block = _columns(table.values, first, width)
         _check_finite(block, first, table)
-        gram += block @ block.T
+        with np.errstate(over="ignore", invalid="ignore"):  # seen in the lengths afterwards
+            gram += block @ block.T
+        largest = np.maximum(largest, np.abs(block).max(axis=1))
         same = (block == block[0]).all(axis=0) if n > 1 else np.zeros(block.shape[1], dtype=bool)
         constant.extend(first + np.flatnonzero(same))
-        offset += float((block[0, same] ** 2).sum())
+        with np.errstate(over="ignore"):
+            offset += float((block[0, same] ** 2).sum())
+    _check_size(largest, table)
     share = offset / max(float(np.diag(gram).mean()), np.finfo(float).tiny)
     return gram, _column_notes([table.column(j) for j in constant], share)
+
+
+def _check_size(largest: Array, table: _Table) -> None:
+    """Refuse rows whose squared length is no safe float; `largest` is each row's largest entry."""
+    sized = np.where(largest == 0, 1.0, largest)  # a row of zeros has its own message
+    wrong = (sized < _SMALLEST) | (sized > _LARGEST)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise ValueError(
+            f"{table.row(i)} has entries up to {largest[i]:.4g}, and the largest of a row must lie "
+            f"between {_SMALLEST} and {_LARGEST}, or inner products are no floats; change the unit "
+            "of the features"
+        )
 
 
 def _columns(values: NDArray[Any], first: int, width: int) -> Array:
@@ -678,7 +784,15 @@ def _check_rows(gram: Array, labels: Array, table: _Table) -> None:
             f"{table.row(int(np.argmin(squares)))} holds only zeros: it has no direction and no "
             "neuron can fit it; drop it"
         )
-    cosine = gram / np.sqrt(np.outer(squares, squares))
+    lengths = np.sqrt(squares)
+    shortest, longest = int(np.argmin(squares)), int(np.argmax(squares))
+    if lengths[shortest] < 1e-6 * lengths[longest]:
+        raise ValueError(
+            f"{table.row(shortest)} is {lengths[longest] / lengths[shortest]:.4g} times shorter "
+            f"than {table.row(longest)}, too short to be told from rounding; divide each row by "
+            "its length, or drop it"
+        )
+    cosine = gram / np.outer(lengths, lengths)
     pairs = np.argwhere(np.triu(np.abs(cosine) > 1 - 1e-12, 1))
     if not len(pairs):
         return
@@ -729,6 +843,13 @@ def _checked_labels(raw: NDArray[Any], table: _Table, signs: Sequence[int]) -> A
             f"labels must have shape ({n},), one a row of the features, got {raw.shape}"
         )
     labels = _label_numbers(raw, table)
+    sized = np.where(labels == 0, 1.0, np.abs(labels))
+    if np.isfinite(labels).all() and (sized.min() < _SMALLEST or sized.max() > _LARGEST):
+        i = int(np.argmax((sized < _SMALLEST) | (sized > _LARGEST)))
+        raise ValueError(
+            f"the label of {table.row(i)} is {labels[i]:.4g}, and labels must lie between "
+            f"{_SMALLEST} and {_LARGEST} in size; change their unit"
+        )
     if not np.isfinite(labels).all():
         i = int(np.argmin(np.isfinite(labels)))
         raise ValueError(
@@ -788,3 +909,37 @@ def _small(value: Any, unit: float = 1.0) -> str:
 
 def _signs(problem: Problem) -> str:
     return ", ".join(f"{sign:+.0f}" for sign in problem.signs)
+
+
+# The command line
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the report on data in files; 2 if they cannot be used, with the reason on stderr."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ibrelu.report",
+        description="Does the theory hold for my data? Prints conditions, run, minimum norm, gap.",
+    )
+    parser.add_argument("X", help=".npy or .csv file of features, one example a row, no more rows "
+                        "than columns")  # fmt: skip
+    parser.add_argument("y", help="file of labels, or name of the column of X that holds them")
+    parser.add_argument("--signs", default="+-", choices=["+", "-", "+-"], help="output signs of "
+                        "the neurons: one or both (default)")  # fmt: skip
+    parser.add_argument("--c", type=float, default=0.5, help="step times mean squared length")
+    parser.add_argument("--scale", type=float, default=1e-3, help="start, in the smallest label")
+    parser.add_argument("--max-steps", type=int, default=100_000, help="end of an unproven run")
+    given = parser.parse_args(arguments)
+    signs = tuple(1 if sign == "+" else -1 for sign in given.signs)
+    try:
+        found = report(
+            given.X, given.y, signs=signs, c=given.c, scale=given.scale, max_steps=given.max_steps
+        )
+    except (TypeError, ValueError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
