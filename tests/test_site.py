@@ -297,7 +297,7 @@ def test_the_landing_page_lets_the_reader_touch_the_result(chromium, address):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Address of the site, packed and unpacked elsewhere, as a reader without a network has it."""
-    home = tmp_path_factory.mktemp("a reader's folder")
+    home = tmp_path_factory.mktemp("a reader's Bücher")
     packed = shutil.make_archive(str(home / "book"), "zip", SITE.parent, "html")
     shutil.unpack_archive(packed, home)
     return (home / "html").as_uri() + "/"
@@ -395,6 +395,19 @@ def test_who_wants_no_motion_sees_none(chromium):
     context.close()
 
 
+def check_search(chromium: Any, base: str, words: str, page: str) -> None:
+    """Search for some words, and see a page among the first results."""
+    opened = open_page(chromium, base, f"{base}search.html?q={words.replace(' ', '+')}")
+    results = opened.page.locator("#search-results li a:first-of-type")
+    results.first.wait_for(timeout=10_000)
+    opened.page.locator("#search-results .search-summary", has_text="found").wait_for()
+    found = [result.get_attribute("href") for result in results.all()]
+    assert any(f"/{page}.html" in link for link in found[:10]), found[:10]
+    assert all(text.strip() for text in results.all_inner_texts()), "a result without a name"
+    assert opened.errors == []
+    opened.page.context.close()
+
+
 @pytest.mark.parametrize(
     ("words", "page"),
     [
@@ -407,12 +420,8 @@ def test_who_wants_no_motion_sees_none(chromium):
     ],
 )
 def test_the_search_finds(chromium, address, words, page):
-    opened = open_page(chromium, address, f"{address}search.html?q={words.replace(' ', '+')}")
-    results = opened.page.locator("#search-results li a:first-of-type")
-    results.first.wait_for(timeout=10_000)
-    opened.page.locator("#search-results .search-summary", has_text="found").wait_for()
-    found = [result.get_attribute("href") for result in results.all()]
-    assert any(f"/{page}.html" in link for link in found[:10]), found[:10]
-    assert all(text.strip() for text in results.all_inner_texts()), "a result without a name"
-    assert opened.errors == []
-    opened.page.context.close()
+    check_search(chromium, address, words, page)
+
+
+def test_the_search_finds_in_an_unpacked_folder_too(chromium, folder):
+    check_search(chromium, folder, "Lemma 6", "lemma-6")
