@@ -570,12 +570,12 @@ def gap_bounds(problem: Problem, start: ArrayLike, step: ArrayLike) -> Bounds:
 
         \eta(\|y_U\| - \epsilon\sqrt{|U|}) - a_0\sqrt{|U|} - \tau \le \|\Delta\|
         \le \eta(\|y_U\| + b\sqrt{|U|}) + a_0\sqrt{|U|} + \tau,
-        \qquad \tau = R\|y_K\|/(g - R)^2,
 
-    with :math:`b = \max\beta_0`, :math:`a_0 = b/(g - R)`, and :math:`\epsilon = 0` for one neuron,
-    :math:`b` for two of opposite signs. The gap lies between :math:`\sqrt{g - R}` times the lower
-    and :math:`\sqrt{\bar g + R}` times the upper bounds, both neurons' added as squares. Under the
-    `conditions` of two neurons the minimum-norm network is the decoupled pair, so the same holds.
+    with :math:`b = \max\beta_0`, :math:`a_0 = b/(g - R)`, :math:`\tau = R\|y_K\|/(g - R)^2`, and
+    :math:`\epsilon = 0` for one neuron, :math:`b` for two of opposite signs. The gap lies between
+    :math:`\sqrt{g - R}` times the lower and :math:`\sqrt{\bar g + R}` times the upper bounds, both
+    neurons' added as squares. Under the `conditions` of two neurons the minimum-norm network is
+    the decoupled pair, so the same holds.
 
     Parameters
     ----------
