@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 from PIL import Image
 
@@ -373,6 +374,8 @@ def _raster_panel(axes: Axes, lit: Mask, labels: Array, edges: Array) -> None:
     axes.axhline(first_negative, color="white", lw=2.5)
     if edges[-1] > 200:
         axes.set_xscale("symlog", linthresh=1)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlim=(edges[0], edges[-1]), ylim=(n, 0), yticks=[], xlabel="step")
     axes.spines[["left", "bottom"]].set_visible(False)
 
