@@ -1,6 +1,7 @@
 """The stored sweeps are what the committed code makes, and fit what the theorems say."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -46,10 +47,63 @@ def test_the_command_writes_what_is_read_back(tmp_path, monkeypatch):
     small = phase.Part(phase.flow, {"n": [6], "d": [40, 80]}, trials=3)
     monkeypatch.setattr(phase, "FILE", tmp_path / "phase.json")
     monkeypatch.setattr(phase, "PARTS", {"flow": small})
-    phase.main()
+    phase.main([])
     again, before = recompute("flow"), stored("flow")
     np.testing.assert_array_equal(again.flow, before.flow)
     assert before.attrs["seed"] == phase.SEED
+    assert [path.name for path in tmp_path.iterdir()] == ["phase.json"]
+
+
+def test_a_command_that_is_stopped_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    file = tmp_path / "phase.json"
+    file.write_text("before")
+
+    def stopped(part):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(phase, "FILE", file)
+    monkeypatch.setattr(phase, "recompute", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        phase.main([])
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("phase.json", "before")
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_known_before_the_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(phase, "FILE", tmp_path / "nowhere" / "phase.json")
+    monkeypatch.setattr(phase, "recompute", None)
+    with pytest.raises(SystemExit):
+        phase.main([])
+    assert re.search("cannot write to .*nowhere", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--bogus"]])
+def test_the_command_computes_nothing_when_asked_for_help_or_misspelt(monkeypatch, arguments):
+    monkeypatch.setattr(phase, "recompute", None)
+    with pytest.raises(SystemExit):
+        phase.main(arguments)
+
+
+def test_unknown_names_are_refused_with_those_that_exist():
+    for call in (stored, recompute):
+        with pytest.raises(ValueError, match="no part 'flows'; there are 'pattern', 'collapse'"):
+            call("flows")
+    with pytest.raises(ValueError, match="no dimension of 'flow' 'c'; there are 'n', 'd'"):
+        recompute("flow", c=[0.5])
+    with pytest.raises(ValueError, match="no spectrum 'steep'; there are 'flat', 'two levels'"):
+        spectrum("steep", 100)
+    with pytest.raises(ValueError, match="d must be a multiple of 100, got 150"):
+        spectrum("stairs", 150)
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"flow": 1}', "[]"])
+def test_a_damaged_file_is_named_with_the_command_that_makes_it(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(phase, "FILE", tmp_path / "phase.json")
+    if content is not None:
+        phase.FILE.write_text(content)
+    with pytest.raises(RuntimeError, match=r"phase.json is missing.*python -m ibrelu\.phase"):
+        stored("flow")
 
 
 def test_stronger_knowledge_is_never_more_frequent_than_weaker():

@@ -7,19 +7,22 @@ r"""The phase diagram of the book: sweeps too large for a page, stored, and reco
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 import xarray as xr
 
-from ibrelu._checks import Array, Mask
+from ibrelu._checks import Array, Mask, whole_number
 from ibrelu.descent import Descent, gradient_descent
 from ibrelu.features import gaussian_gram, signed_labels
 from ibrelu.flow import gradient_flow
@@ -33,6 +36,7 @@ SEED = 0
 SIGNS = {1: (1,), 2: (1, -1)}
 START = 1e-3
 QUANTILES = (0.1, 0.5, 0.9)
+Named = TypeVar("Named")
 
 
 def spectrum(name: str, d: int) -> list[tuple[float, int]]:
@@ -41,12 +45,15 @@ def spectrum(name: str, d: int) -> list[tuple[float, int]]:
     "flat"; "two levels", a tenth of the eigenvalues ten times the others; "stairs", a hundred
     equal steps on which they fall like :math:`k^{-1/2}`. `d` is a multiple of 100.
     """
-    step = d // 100
-    return {
+    step, rest = divmod(whole_number("d", d, least=100), 100)
+    if rest:
+        raise ValueError(f"d must be a multiple of 100, got {d}")
+    spectra = {
         "flat": [(1.0, d)],
         "two levels": [(10.0, 10 * step), (1.0, 90 * step)],
         "stairs": [(k**-0.5, step) for k in range(1, 101)],
-    }[name]
+    }
+    return _one_of("spectrum", name, spectra)
 
 
 def pattern(
@@ -188,7 +195,9 @@ def recompute(part: str, **values: Sequence[Value]) -> xr.Dataset:
     >>> bool(np.allclose(again.flow, kept.flow, rtol=1e-3))
     True
     """
-    setting = PARTS[part]
+    setting = _one_of("part", part, PARTS)
+    for name in values:
+        _one_of(f"dimension of {part!r}", name, setting.grid)
     grid = {**setting.grid, **values}
     with joblib.parallel_config(n_jobs=1):
         return _summary(sweep(setting.measure, grid, setting.trials, SEED, progress=False))
@@ -209,7 +218,21 @@ def stored(part: str) -> xr.Dataset:
         the dimension ``quantile``, rounded to four digits. The attributes hold seed, trials,
         versions, the command that made it and the processor seconds that it took.
     """
-    return xr.Dataset.from_dict(json.loads(FILE.read_text(encoding="utf-8"))[part])
+    _one_of("part", part, PARTS)
+    try:
+        return xr.Dataset.from_dict(json.loads(FILE.read_text(encoding="utf-8"))[part])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RuntimeError(
+            f"{FILE} is missing, damaged or of another version ({error!r}); make it anew with "
+            "`python -m ibrelu.phase`"
+        ) from error
+
+
+def _one_of(what: str, name: str, choices: Mapping[str, Named]) -> Named:
+    if not isinstance(name, str) or name not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"there is no {what} {name!r}; there are {listed}")
+    return choices[name]
 
 
 def _summary(data: xr.Dataset) -> xr.Dataset:
@@ -230,16 +253,36 @@ def _rounded(values: xr.DataArray) -> xr.DataArray:
     return values.copy(data=np.reshape(digits, values.shape))
 
 
-def main() -> None:
-    """Run every sweep, on one process so that its time can be told, and write the file."""
-    everything = {}
-    for name in PARTS:
-        begun = time.process_time()
-        summary = recompute(name)
-        summary.attrs["command"] = "python -m ibrelu.phase"
-        summary.attrs["seconds"] = round(time.process_time() - begun)
-        everything[name] = summary.to_dict()
-    FILE.write_text(json.dumps(everything, ensure_ascii=False) + "\n", encoding="utf-8")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run every sweep, on one process so that its time can be told, and write the file.
+
+    The file is replaced once all is computed: a run that is stopped leaves it as it was.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m ibrelu.phase",
+        description=f"Run the sweeps of the phase diagram (four minutes) and write {FILE}.",
+    )
+    parser.parse_args(arguments)
+    try:
+        # Beside the file, and before the work: a folder that cannot be written is known at once.
+        handle, part = tempfile.mkstemp(dir=FILE.parent, prefix=FILE.name, suffix=".part")
+    except OSError as error:
+        parser.error(f"cannot write to {FILE.parent} ({error.strerror}); use a clone of your own")
+    try:
+        everything = {}
+        for name in PARTS:
+            begun = time.process_time()
+            summary = recompute(name)
+            summary.attrs["command"] = "python -m ibrelu.phase"
+            summary.attrs["seconds"] = round(time.process_time() - begun)
+            everything[name] = summary.to_dict()
+        with open(handle, "w", encoding="utf-8", closefd=False) as file:
+            file.write(json.dumps(everything, ensure_ascii=False) + "\n")
+        os.chmod(part, 0o644)
+        os.replace(part, FILE)
+    finally:
+        os.close(handle)
+        Path(part).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
