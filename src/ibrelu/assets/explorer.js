@@ -5,7 +5,13 @@
     for (let i = edits.length - 3; i >= 0; i -= 3) parts.splice(edits[i], edits[i + 1], edits[i + 2]);
     return parts.join("");
   };
-  const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  // Uint8Array.from with a function is five to ten times slower than this loop.
+  const bytes = (base64) => {
+    const text = atob(base64);
+    const codes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) codes[i] = text.charCodeAt(i);
+    return codes;
+  };
   const decode = (uri) => new TextDecoder().decode(bytes(uri.split(",")[1]));
   const unpack = (base64) =>
     new Response(new Blob([bytes(base64)]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
