@@ -62,15 +62,22 @@ def sweep(matrix: Array, swept: Any, wanted: Any) -> None:
 
 @part
 def multiply(matrix: Array, vector: Array, out: Array) -> None:
-    """Put the product with a symmetric matrix into `out`."""
-    n = len(out)
+    """Put the product with a symmetric matrix into `out`, four columns at a time."""
+    n, whole = len(out), len(out) // 4 * 4
     for i in range(n):
         out[i] = 0.0
-    for j in range(n):
-        share = vector[j]
-        if share != 0.0:
-            for i in range(n):
-                out[i] += matrix[j, i] * share
+    for j in range(0, whole, 4):
+        a, b, c, d = vector[j], vector[j + 1], vector[j + 2], vector[j + 3]
+        for i in range(n):
+            out[i] += (
+                matrix[j, i] * a
+                + matrix[j + 1, i] * b
+                + matrix[j + 2, i] * c
+                + matrix[j + 3, i] * d
+            )
+    for j in range(whole, n):
+        for i in range(n):
+            out[i] += matrix[j, i] * vector[j]
 
 
 @part
@@ -287,18 +294,19 @@ def run(gram: Array, labels: Array, signs: Array, alpha: Array, beta: Array, mos
         for k in range(m):
             state[k, i] = ACTIVE if beta[k, i] > 0.0 else INACTIVE
             residual[i] += signs[k] * max(beta[k, i], 0.0)
-    data, pattern, time, phase = (lengths, signs), (state, beta, residual), 0.0, 0
+    data, pattern, time, phase, size = (lengths, signs), (state, beta, residual), 0.0, 0, 0
     while True:
         whole = 0
         for i in range(n):
             moves = False
             for k in range(m):
                 moves |= state[k, i] == ACTIVE
+                states[phase, k, i] = state[k, i]
+                values[phase, k, i], values[phase, m + k, i] = alpha[k, i], beta[k, i]
             whole += moves
             basis[0, i] = residual[i] if moves else 0.0
-            residual[i] = residual[i] if moves else -labels[i]
-        times[phase], states[phase] = time, state
-        values[phase, :m], values[phase, m : 2 * m], values[phase, 2 * m] = alpha, beta, residual
+            values[phase, 2 * m, i] = residual[i] = residual[i] if moves else -labels[i]
+        times[phase] = time
         if phase == most[0] or time == np.inf:
             return times[: phase + 1], states[: phase + 1], values[: phase + 1]
         norm, phase = np.sqrt(np.dot(basis[0], basis[0])), phase + 1
@@ -307,11 +315,15 @@ def run(gram: Array, labels: Array, signs: Array, alpha: Array, beta: Array, mos
             continue
         for k in range(m):
             if phase % RENEWED == 1:
-                matrix[k], swept[k] = gram, False
+                for i in range(n):
+                    swept[k, i] = False
+                    for j in range(n):
+                        matrix[k, i, j] = gram[i, j]
             sweep(matrix[k], swept[k], state[k] == SLIDING)
         basis[0] /= norm
         small[:] = 0.0
-        size, wanted, error, span, end = 0, FEWEST, np.log(CLOSE), np.inf, 0.0
+        wanted = max(FEWEST, size // 2)
+        size, error, span, end = 0, np.log(CLOSE), np.inf, 0.0
         while span == np.inf and end < np.inf:
             while size < min(whole, wanted):
                 coupling = extend(matrix, state, basis, image, small, size)

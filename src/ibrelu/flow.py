@@ -149,7 +149,8 @@ def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
     and at :math:`\beta_{k,i} = 0` the rate between :math:`-s_k r_i` and 0 that the motion allows
     (Filippov's solution, the limit of gradient descent as its step goes to 0). Each phase is a
     sum of decaying exponentials; a run of one neuron on n examples has about n events, and costs
-    about one eigendecomposition an event.
+    about one eigendecomposition an event; small problems some twenty times less where numba is
+    installed (``pip install ibrelu[fast]``).
 
     Parameters
     ----------
