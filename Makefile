@@ -20,7 +20,7 @@ unexport JPY_SESSION_NAME
 SOURCES := _config.yml _toc.yml pyproject.toml $(wildcard .git/config .git/HEAD) \
 	$(shell find book src -type f -not -path '*/.*' -not -path '*/__pycache__/*' -not -path '*.egg-info/*')
 
-.PHONY: book test execute lint dist pdf report links clean distclean help FORCE
+.PHONY: book test lint execute course dist pdf report links bench clean distclean help FORCE
 .DELETE_ON_ERROR:
 
 book: $(SITE)/.built  ## Build the book; every warning is an error, every notebook is executed

@@ -17,8 +17,26 @@ LINKS = [
 ]
 
 
-def test_nearly_every_chapter_has_a_link():
-    assert len({page for page, _ in LINKS}) >= 15
+GUIDE = (ROOT / "book/course/instructor-guide.md").read_text("utf-8")
+CHAPTERS = re.findall(
+    r"book/((?:foundations|primal-dual|regression|extremes|classification|laboratory)/[\w-]+)",
+    (ROOT / "_toc.yml").read_text("utf-8"),
+)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_chapter_has_a_section_and_links(chapter):
+    section = f"**Chapter.** {{doc}}`../{chapter}`"
+    assert GUIDE.count(section) == 1
+    if chapter != "laboratory/claims":  # it has no explorer
+        assert f"{chapter}.html" in {page for page, _ in LINKS}
+
+
+def test_the_guide_names_what_the_course_command_makes():
+    made = (ROOT / "book/course/handouts.py").read_text("utf-8")
+    for name in ("ibrelu-student.zip", "ibrelu-solutions.zip", "slides"):
+        assert name in made
+        assert name in GUIDE
 
 
 @pytest.mark.browser
