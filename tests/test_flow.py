@@ -571,3 +571,12 @@ def test_a_run_that_is_given_up_says_so(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert flow.at([0.0])[1][0] == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_a_batch_of_no_problems_has_no_limits(shape):
+    problem = Problem(np.zeros((*shape, 3, 3)), np.zeros((*shape, 3)))
+    start = all_active(problem, 1e-3)
+    assert gradient_flow(problem, start).alpha.shape == (*shape, 3, 1)
+    assert gradient_descent(problem, start, 0.1).alpha.shape == (*shape, 3, 1)
+    assert min_norm(problem).norm.shape == shape

@@ -14,29 +14,18 @@ less work a phase:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from ibrelu._checks import Array
+from ibrelu._compiled import part
 
 INACTIVE, ACTIVE, SLIDING = 0, 1, 2
 TIE, NOISE, PROVEN, REST = 1e-12, 1e-15, 1e-13, 1e-14  # as in `flow`
 FEWEST = 3  # vectors to begin with
 CLOSE = 1e-16  # what an extra vector could change, relative to the residual
 RENEWED = 16  # phases after which the swept matrices are made afresh
-
-
-def part(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the kernel call a function, compiled with it where numba is installed."""
-    if find_spec("numba") is None:
-        return function
-    from numba.extending import register_jitable
-
-    jitable: Callable[..., Any] = register_jitable(error_model="numpy")(function)
-    return jitable
 
 
 @part

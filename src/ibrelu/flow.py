@@ -23,7 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +31,6 @@ from numpy.typing import ArrayLike, NDArray
 from ibrelu import _compiled
 from ibrelu._checks import Array, Mask, finite_array
 from ibrelu.problem import Problem
-
-_Kind = TypeVar("_Kind", np.float64, np.bool_)
 
 Indices: TypeAlias = NDArray[np.intp]
 
@@ -200,10 +198,13 @@ def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
     runs = [
         _run(one, first) for one, first in zip(_each(problem), beta.reshape(shape), strict=True)
     ]
-    alpha, beta = _gather(problem, [np.stack([r.limit.alpha, r.limit.beta]) for r in runs])
-    active, sliding = _gather(problem, [np.stack([r.limit.active, r.limit.sliding]) for r in runs])
+    kinds = (("alpha", float), ("beta", float), ("active", bool), ("sliding", bool))
+    alpha, beta, active, sliding = (
+        np.array([getattr(run.limit, name) for run in runs], kind).reshape(beta.shape)
+        for name, kind in kinds
+    )
     batch = bool(problem.batch_shape)
-    status = np.array([run.status for run in runs]).reshape(problem.batch_shape)
+    status = np.array([run.status for run in runs], dtype=str).reshape(problem.batch_shape)
     return Flow(
         alpha=alpha,
         beta=beta,
@@ -217,11 +218,6 @@ def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
         _problem=problem,
         _runs=tuple(run.phases for run in runs),
     )
-
-
-def _gather(problem: Problem, pairs: list[NDArray[_Kind]]) -> NDArray[_Kind]:
-    """Stack one (2, n, m) array a problem into shape (2, ..., n, m)."""
-    return np.stack(pairs, axis=1).reshape(2, *problem.batch_shape, problem.n, problem.m)
 
 
 class _Motion(NamedTuple):
