@@ -462,3 +462,15 @@ def test_the_progress_bar_shows_only_when_asked_for(capsys, progress):
     with joblib.parallel_config(n_jobs=1):
         sweep(scaled, {"d": [1, 2]}, 10, 0, progress=progress)
     assert ("2/2" in capsys.readouterr().err) == progress
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_store_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, below):
+    (tmp_path / "file").write_text("kept")
+
+    def measure(size, rng, d):
+        raise AssertionError("must not run")
+
+    with pytest.raises(ValueError, match=r"store must be a folder that can be written, got .*file"):
+        sweep(measure, {"d": [1]}, 1, 0, store=tmp_path / "file" / below, progress=False)
+    assert (tmp_path / "file").read_text() == "kept"

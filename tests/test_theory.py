@@ -834,3 +834,31 @@ def test_masked_entries_are_refused():
     masked = np.ma.masked_array([[0.1], [0.2]], [[True], [False]])
     with pytest.raises(ValueError, match="start has masked entries"):
         conditions(problem, masked, 0.1)
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e-100, 1e100, 1e150])
+def test_bounds_and_constant_do_not_depend_on_units(unit):
+    X, y = gaussian_features(4, 2000, rng=0), np.array([1.0, 2.0, -1.0, -1.5])
+    for signs in ((1,), (1, -1)):
+        usual = Problem.from_features(X, y, signs)
+        before = gap_bounds(usual, all_active(usual, 1e-3), usual.step(0.3))
+        other = Problem.from_features(unit * X, y, signs)
+        found = gap_bounds(other, all_active(other, 1e-3), other.step(0.3))
+        np.testing.assert_allclose(np.multiply(found, unit), before, rtol=1e-9)
+        labels = Problem.from_features(X, unit * y, signs)
+        found = gap_bounds(labels, all_active(labels, 1e-3 * unit), labels.step(0.3))
+        np.testing.assert_allclose(np.divide(found, unit), before, rtol=1e-9)
+        for relative in (False, True):
+            constant = gap_constant(labels, 0.5, relative=relative)
+            wanted = gap_constant(usual, 0.5, relative=relative)
+            assert constant == pytest.approx(wanted * (1 if relative else unit))
+
+
+def test_the_dimension_bound_refuses_what_no_number_can_hold():
+    with pytest.raises(TypeError, match="norms must be a function of d"):
+        dimension_bound(5, norms=None)
+    with np.errstate(all="raise"):
+        assert dimension_bound(5, delta=1e-320) > dimension_bound(5)
+        for change in ({"scale": 1e300}, {"low": 1e-300, "high": 1e300}):
+            with pytest.raises(ValueError, match="no dimension is enough"):
+                dimension_bound(5, **change)

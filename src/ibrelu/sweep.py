@@ -124,7 +124,8 @@ def sweep(
         If `measure` is not a function with the keywords of the grid, or does not return a dict of
         arrays, or a grid value is not a number or a string.
     ValueError
-        If the grid is empty, a value is repeated or not finite, or the outputs' shapes do not fit.
+        If the grid is empty, a value is repeated or not finite, the outputs' shapes do not fit, or
+        the store cannot be written.
     RuntimeError
         If workers keep dying.
 
@@ -241,7 +242,14 @@ class _Store:
     """Finished blocks on disk; a file is its content's digest followed by the content."""
 
     def __init__(self, folder: Path, measure: Measure, seed: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise ValueError(
+                f"store must be a folder that can be written, got {str(folder)!r} "
+                f"({error.strerror}); give another, or None to keep nothing"
+            ) from None
         self.folder = folder
         self.origin = [
             _name(measure),

@@ -499,11 +499,15 @@ def gap(
 
 def _length(problem: Problem, alpha: Array) -> Array:
     """Norm of the weights with duals `alpha`, over all neurons."""
-    weights = problem.cholesky.swapaxes(-1, -2) @ alpha
-    _, power = np.frexp(np.abs(weights).max(axis=(-2, -1), keepdims=True))
+    return _norm(problem.cholesky.swapaxes(-1, -2) @ alpha, (-2, -1))
+
+
+def _norm(values: Array, axis: int | tuple[int, int]) -> Array:
+    """Root of the sum of squares, in any unit."""
+    _, power = np.frexp(np.abs(values).max(axis=axis, keepdims=True))
     # Near 1 no square overflows or vanishes; a power of two changes no digit.
-    length = np.linalg.norm(np.ldexp(weights, -power), axis=(-2, -1))
-    return np.asarray(np.ldexp(length, power[..., 0, 0]))
+    length = np.linalg.norm(np.ldexp(values, -power), axis=axis, keepdims=True)
+    return np.asarray(np.ldexp(length, power).squeeze(axis=axis))
 
 
 def _variables(problem: Problem, name: str, value: Any) -> Array:
@@ -617,15 +621,15 @@ def gap_bounds(problem: Problem, start: ArrayLike, step: ArrayLike) -> Bounds:
     spill = top * (problem.m - 1)
     kept, rest = matching(problem), ~matching(problem)
     labels = problem.labels[..., None]
-    length = np.linalg.norm(np.where(rest, labels, 0.0), axis=-2)
+    length = _norm(np.where(rest, labels, 0.0), -2)
     root = np.sqrt(rest.sum(axis=-2))
-    selected = np.linalg.norm(np.where(kept, labels, 0.0), axis=-2)
+    selected = _norm(np.where(kept, labels, 0.0), -2)
     with np.errstate(over="ignore", invalid="ignore"):  # the upper bound may be infinity
-        blur = top / dominance * root + sizes.reach[..., None] * selected / dominance**2
+        blur = top / dominance * root + sizes.reach[..., None] / dominance * (selected / dominance)
         least = eta[..., None] * (length - spill * root) - blur
         most = eta[..., None] * (length + top * root) + blur
-        lower = np.linalg.norm(np.fmax(least, 0.0), axis=-1) * np.sqrt(sizes.dominance)
-        upper = np.linalg.norm(most, axis=-1) * np.sqrt(sizes.largest + sizes.reach)
+        lower = _norm(np.fmax(least, 0.0), -1) * np.sqrt(sizes.dominance)
+        upper = _norm(most, -1) * np.sqrt(sizes.largest + sizes.reach)
     lower = np.nan_to_num(lower, nan=0.0, posinf=np.inf)
     return Bounds(lower, np.nan_to_num(upper, nan=np.inf, posinf=np.inf))
 
@@ -668,7 +672,11 @@ def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array
     (0.5, 0.5)
     """
     _check_problem(problem)
-    factor, labels = positive_number("c", c), problem.labels
+    factor = positive_number("c", c)
+    _, power = np.frexp(np.abs(problem.labels).max(axis=-1, keepdims=True))
+    labels = np.ldexp(problem.labels, -power)  # near 1, so that squares are safe
+    if not relative:
+        factor = factor * np.ldexp(1.0, power[..., 0])
     if problem.m == 2 and problem.signs.sum() == 0:
         constant = np.sqrt((labels**2).mean(axis=-1))
         return np.asarray(factor * (np.ones_like(constant) if relative else constant))
@@ -888,11 +896,15 @@ def dimension_bound(
             f"{delta}, low = {low}, high = {high}, neurons = {neurons}"
         )
 
+    if not callable(norms):
+        raise TypeError(f"norms must be a function of d, such as flat_norms, got {norms!r}")
+
     def enough(d: int) -> bool:
         sizes = _likely_sizes(examples, norms(d), values["delta"])
         step, top = np.asarray(c / norms(d)[0]), np.asarray(scale)
         residual = np.asarray(values["high"] + scale)
-        margins = _joint_margins(sizes, np.asarray(values["low"]), top, residual, step, neurons)
+        with np.errstate(all="ignore"):  # a margin may be minus infinity
+            margins = _joint_margins(sizes, np.asarray(values["low"]), top, residual, step, neurons)
         return bool((margins > 0).all())
 
     upper = examples
@@ -901,7 +913,8 @@ def dimension_bound(
         if upper > 10**15:
             raise ValueError(
                 "no dimension is enough: the step needs c < 1, the start scale < c · low, and the "
-                "spectrum an effective dimension that grows with d; lower c or scale"
+                "spectrum an effective dimension that grows with d; lower c or scale (dimensions "
+                "up to 1e15 were tried)"
             )
     lower = upper // 2
     while upper - lower > 1:
@@ -913,10 +926,10 @@ def dimension_bound(
 def _likely_sizes(n: int, norms: tuple[float, float, float], delta: float) -> _Sizes:
     """Bounds on g, ḡ and R that all hold with probability at least 1 − δ."""
     total, spread, top = norms
-    t = np.log(4 * n / delta)
+    t = np.log(4 * n) - np.log(delta)
     variance = spread**2 + 2 * top * spread * np.sqrt(t) + 2 * top**2 * t
     return _Sizes(
         smallest=np.asarray(total - 2 * spread * np.sqrt(t)),
         largest=np.asarray(total + 2 * spread * np.sqrt(t) + 2 * top * t),
-        reach=np.asarray((n - 1) * np.sqrt(variance * 2 * np.log(2 * n**2 / delta))),
+        reach=np.asarray((n - 1) * np.sqrt(variance * 2 * (np.log(2 * n**2) - np.log(delta)))),
     )
