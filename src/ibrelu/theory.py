@@ -675,11 +675,10 @@ def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array
     factor = positive_number("c", c)
     _, power = np.frexp(np.abs(problem.labels).max(axis=-1, keepdims=True))
     labels = np.ldexp(problem.labels, -power)  # near 1, so that squares are safe
-    if not relative:
-        factor = factor * np.ldexp(1.0, power[..., 0])
+    unit = 1.0 if relative else np.ldexp(1.0, power[..., 0])
     if problem.m == 2 and problem.signs.sum() == 0:
         constant = np.sqrt((labels**2).mean(axis=-1))
-        return np.asarray(factor * (np.ones_like(constant) if relative else constant))
+        return np.asarray(factor * (np.ones_like(constant) if relative else unit * constant))
     if problem.m != 1:
         raise ValueError(
             "the constant is known for one neuron and for two of opposite signs, got signs "
@@ -690,7 +689,7 @@ def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array
     over = fitted if relative else (~kept).sum(axis=-1).astype(np.float64)
     ratio = np.full(missed.shape, np.inf if relative else 0.0)
     np.divide(missed, over, out=ratio, where=over > 0)
-    return np.asarray(factor * np.sqrt(ratio))
+    return np.asarray(factor * (unit * np.sqrt(ratio)))
 
 
 @dataclass(frozen=True, eq=False)
