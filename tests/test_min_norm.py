@@ -505,5 +505,5 @@ def test_a_network_that_breaks_its_conditions_proves_nothing(monkeypatch):
 
 
 def test_something_that_is_not_a_problem_is_named():
-    with pytest.raises(TypeError, match=r"problem must be a Problem, got ndarray; make one with"):
+    with pytest.raises(TypeError, match=r"problem must be a Problem, got a ndarray; make one with"):
         min_norm(np.eye(3))

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from ibrelu.descent import gradient_descent
 from ibrelu.features import gaussian_features, gaussian_gram, orthogonal_features, signed_labels
+from ibrelu.flow import gradient_flow
+from ibrelu.min_norm import min_norm
 from ibrelu.problem import (
     Problem,
     all_active,
@@ -302,3 +305,79 @@ def test_orthogonal_data_need_no_depth_to_keep_the_others_silent():
 def test_rows_of_several_lengths_are_named_as_such():
     with pytest.raises(ValueError, match="gram must be an array: rows of one length"):
         Problem([[4.0, 1.0], [1.0]], [1.0, 1.0])
+
+
+def test_what_is_no_problem_is_refused_by_everything_that_takes_one():
+    for call in (
+        lambda p: all_active(p, 1e-3),
+        lambda p: random_start(p, None, 1e-3, 0),
+        lambda p: disjoint(p, [0], 1e-3),
+        lambda p: gradient_descent(p, [[1.0]], 0.1),
+        lambda p: gradient_flow(p, [[1.0]]),
+        min_norm,
+    ):
+        with pytest.raises(TypeError, match="problem must be a Problem, got a NoneType; make one"):
+            call(None)
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e-60, 1e60, 1e150])
+def test_units_whose_products_overflow_are_refused(unit):
+    X = np.eye(3, 5)
+    with pytest.raises(ValueError, match=r"labels must lie between 1e-50 and 1e\+50 in size, got"):
+        Problem.from_features(X, unit * LABELS[[0, 0, 0]])
+    with pytest.raises(
+        ValueError, match=r"lengths of examples must lie between .* change the unit"
+    ):
+        Problem.from_features(unit * X, [1.0, 2.0, -1.0])
+    X[1] *= unit
+    with pytest.raises(ValueError, match=r"lengths of examples must lie .* at index \(1,\)"):
+        Problem.from_features(X, [1.0, 2.0, -1.0])
+
+
+def test_starts_and_steps_beyond_floats_are_refused():
+    problem = Problem(GRAM, LABELS)
+    n = problem.n
+    for start in (all_active, lambda p, s: random_start(p, None, s, 0)):
+        with pytest.raises(ValueError, match=r"scale must be at most 1e\+50, got 1e\+308"):
+            start(problem, 1e308)
+    for run in (lambda s: gradient_descent(problem, s, 0.1), lambda s: gradient_flow(problem, s)):
+        with pytest.raises(ValueError, match=r"start must be at most 1e\+50 in size, got 1e\+100"):
+            run(np.full((n, 1), 1e100))
+        with pytest.raises(ValueError, match=r"start must be at most 1e\+150 in size"):
+            run(np.full((n, 1), 1e200))
+    with pytest.raises(ValueError, match=r"step must be at most 1e\+250 over the mean squared"):
+        gradient_descent(problem, np.ones((n, 1)), 1e308)
+
+
+def test_batches_that_do_not_fit_the_problem_are_refused():
+    problem = Problem(np.stack([GRAM] * 2), np.stack([LABELS] * 2))
+    n = problem.n
+    three = np.ones((3, n, 1))
+    for call in (problem.primal, problem.dual, problem.loss, problem.predictions):
+        with pytest.raises(ValueError, match=r"must have the batch shape \(2,\) before its axes"):
+            call(three)
+    with pytest.raises(ValueError, match="features must have the batch shape"):
+        problem.weights(np.ones((3, n, 7)), np.ones((2, n, 1)))
+    with pytest.raises(ValueError, match="weights must have the batch shape"):
+        from_weights(np.ones((3, n, 7)), np.ones((2, 7, 1)))
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        (5, IndexError, r"index 5 does not fit the batch shape \(2,\)"),
+        ("a", IndexError, "index 'a' does not fit the batch shape"),
+        (None, TypeError, "a batch is indexed by numbers, slices or masks, got None"),
+        (True, TypeError, "a batch is indexed by numbers, slices or masks, got True"),
+    ],
+)
+def test_indices_that_do_not_fit_a_batch_are_named(index, error, message):
+    problem = Problem(np.stack([GRAM] * 2), np.stack([LABELS] * 2))
+    with pytest.raises(error, match=message):
+        problem[index]
+
+
+def test_masked_features_are_refused():
+    X = np.ma.array(np.eye(3, 5), mask=np.eye(3, 5, 1))
+    with pytest.raises(ValueError, match="features has masked entries"):
+        Problem.from_features(X, [1.0, 2.0, -1.0])

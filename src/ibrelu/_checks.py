@@ -38,7 +38,7 @@ def finite_array(name: str, value: ArrayLike) -> Array:
 
 def check_unmasked(name: str, value: object) -> None:
     """Refuse a masked array: NumPy would go on with whatever lies under the mask."""
-    if np.ma.is_masked(value):
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(
             f"{name} has masked entries, which are no numbers; fill them in, e.g. with "
             "numpy.ma.filled(..., value), or drop their examples first"

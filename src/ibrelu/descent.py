@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ibrelu import _compiled
 from ibrelu._checks import Array, Mask, finite_array, whole_number
-from ibrelu.problem import Problem
+from ibrelu.problem import Problem, check_problem
 
 Counts: TypeAlias = NDArray[np.int64]
 
@@ -50,6 +50,7 @@ _NAMES = np.array(["running", "certified", "max_steps", "diverged"])
 _BLOCK, _COMPILED_BLOCK = 16, 2**14
 _LEAP = 64  # steps of a first leap; each next one is twice as long
 _LONGEST_LEAP = 512
+_LARGEST_STEP = 1e250  # times a squared length, far below where floats end
 _GROWTH = 1e12  # a loss this many times the start's is never coming back
 _NEARLY_ZERO = 1e-16  # a loss this many times the start's may be rounding only
 _BYTES = 2**28  # working memory of the part of a batch that runs at a time
@@ -173,6 +174,7 @@ def gradient_descent(
     >>> print(run.status, run.settled, run.beta.ravel())
     certified 1 [ 1.   -0.45]
     """
+    check_problem(problem)
     beta0 = _checked_start(problem, start)
     eta = _checked_step(problem, step)
     limit = whole_number("max_steps", max_steps)
@@ -642,7 +644,7 @@ def _history(
 
 
 def _checked_start(problem: Problem, start: ArrayLike) -> Array:
-    beta = problem.neuron_array("start", start)
+    beta = problem.start_array(start)
     expected = (*problem.batch_shape, problem.n, problem.m)
     if beta.shape != expected:
         raise ValueError(f"start must have shape {expected} to match the problem, got {beta.shape}")
@@ -668,6 +670,11 @@ def _checked_step(problem: Problem, step: ArrayLike) -> Array:
         )
     if not (eta > 0).all():
         raise ValueError(f"step must be a positive number, got {eta.min()}")
+    if (eta / _LARGEST_STEP > 1.0 / problem.scale).any():
+        raise ValueError(
+            f"step must be at most {_LARGEST_STEP:g} over the mean squared length of an example, "
+            f"got {eta.max():.4g}; problem.step(c) gives c over that length"
+        )
     return eta + np.zeros(problem.batch_shape)
 
 

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ibrelu import _compiled
 from ibrelu._checks import Array, Mask, finite_array
-from ibrelu.problem import Problem
+from ibrelu.problem import Problem, check_problem
 
 Indices: TypeAlias = NDArray[np.intp]
 
@@ -187,6 +187,7 @@ def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
     >>> [(event.example, event.kind) for event in flow.events]
     [(1, 'drops')]
     """
+    check_problem(problem)
     if problem.m > 2:
         raise ValueError(
             f"gradient_flow handles one or two neurons, got m = {problem.m}; for more, run "
@@ -551,7 +552,7 @@ def _each(problem: Problem) -> Iterator[Problem]:
 
 
 def _checked_start(problem: Problem, start: ArrayLike) -> Array:
-    beta = problem.neuron_array("start", start)
+    beta = problem.start_array(start)
     if beta.shape[:-2] != problem.batch_shape:
         raise ValueError(
             f"start must have the problem's leading axes {problem.batch_shape}, got "

@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from ibrelu import _compiled
 from ibrelu._checks import Array, Mask
-from ibrelu.problem import Problem
+from ibrelu.problem import Problem, check_problem
 
 Counts: TypeAlias = NDArray[np.int64]
 Pieces: TypeAlias = NDArray[np.int64]
@@ -156,11 +156,7 @@ def min_norm(problem: Problem) -> MinNorm:
     >>> bool(result.optimal), result.selected
     (True, array([False,  True]))
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(
-            f"problem must be a Problem, got {type(problem).__name__}; make one with "
-            "Problem(gram, labels, signs) or Problem.from_features(X, labels, signs)"
-        )
+    check_problem(problem)
     n, batch = problem.n, problem.batch_shape
     labels = problem.labels.reshape(-1, n)
     signs = np.array(sorted(set(problem.signs.tolist())))

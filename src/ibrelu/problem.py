@@ -18,9 +18,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg.lapack import dpotrs
 
-from ibrelu._checks import Array, Mask, Seed, finite_array, generator, positive_number
+from ibrelu._checks import (
+    Array,
+    Mask,
+    Seed,
+    check_kind,
+    check_unmasked,
+    finite_array,
+    generator,
+    positive_number,
+)
 
 _COLUMNS = 65_536  # features a block: what `from_features` holds in float64 at a time
+# Labels, and lengths of examples, further from 1 than this would overflow in products of them.
+_SMALLEST, LARGEST = 1e-50, 1e50
+_MOST = 1e150  # of a primal or dual variable: its square is a finite number
 # For so few examples a general product, by short blocks, is faster than BLAS's symmetric one, which
 # NumPy takes for a matrix times its own transpose.
 _FEW, _FEW_COLUMNS = 32, 1024
@@ -150,6 +162,7 @@ class Problem:
                 f"features must have shape (..., {self.n}, d) for a problem of {self.n} examples, "
                 f"got {features.shape}"
             )
+        _check_leading("features", features.shape, alpha.shape[:-2], "(n, d)")
         return np.asarray(features.swapaxes(-1, -2) @ alpha)
 
     def primal(self, alpha: ArrayLike) -> Array:
@@ -180,13 +193,36 @@ class Problem:
                 f"{name} must have shape (..., n, m) = (..., {self.n}, {self.m}), one column a "
                 f"neuron, got {array.shape}"
             )
+        _check_leading(name, array.shape, self.batch_shape, f"(n, m) = ({self.n}, {self.m})")
+        if (np.abs(array) > _MOST).any():
+            raise ValueError(
+                f"{name} must be at most {_MOST:g} in size, got {np.abs(array).max():.4g}; change "
+                "the unit"
+            )
         return array
+
+    def start_array(self, value: ArrayLike) -> Array:
+        """`value` as the primal variables of a start, or an error."""
+        beta = self.neuron_array("start", value)
+        if (np.abs(beta) > LARGEST).any():
+            raise ValueError(
+                f"start must be at most {LARGEST:g} in size, got {np.abs(beta).max():.4g}; start "
+                "nearer to the labels"
+            )
+        return beta
 
     def __getitem__(self, index: int | slice | tuple[int, ...] | Mask | np.bool_) -> Problem:
         """One problem (or a sub-batch) of a batch."""
         if not self.batch_shape:
             raise TypeError("this is one problem, not a batch: it cannot be indexed")
-        return Problem(self.gram[index], self.labels[index], self.signs)
+        if index is None or isinstance(index, bool):
+            raise TypeError(f"a batch is indexed by numbers, slices or masks, got {index!r}")
+        try:
+            return Problem(self.gram[index], self.labels[index], self.signs)
+        except IndexError as error:
+            raise IndexError(
+                f"index {index!r} does not fit the batch shape {self.batch_shape}: {error}"
+            ) from None
 
     def __repr__(self) -> str:
         batch = f", batch={self.batch_shape}" if self.batch_shape else ""
@@ -196,6 +232,7 @@ class Problem:
 
 def gram_matrix(X: ArrayLike) -> Array:
     r"""Gram matrix :math:`X X^\top`, shape (..., n, n), in float64, by blocks of columns."""
+    check_unmasked("features", X)
     features = np.asanyarray(X)
     if features.dtype.kind not in "biuf":
         raise TypeError(
@@ -239,7 +276,8 @@ def all_active(problem: Problem, scale: float) -> Array:
     ----------
     :cite:`LWTM26`, the initialisation of Theorems 1 and 3.
     """
-    value = positive_number("scale", scale)
+    check_problem(problem)
+    value = _start_scale("scale", scale)
     return np.full((*problem.batch_shape, problem.n, problem.m), value)
 
 
@@ -261,6 +299,7 @@ def from_weights(X: ArrayLike, weights: ArrayLike) -> Array:
             "weights must have shape (..., d, m), one column a neuron, for features of shape "
             f"(..., n, d); got weights {columns.shape} and features {features.shape}"
         )
+    _check_leading("weights", columns.shape, features.shape[:-2], "(d, m)")
     return np.asarray(features @ columns)
 
 
@@ -286,7 +325,8 @@ def random_start(problem: Problem, X: ArrayLike | None, scale: float, rng: Seed)
     ----------
     :cite:`LWTM26`, Appendix F.1.
     """
-    value, rng = positive_number("scale", scale), generator(rng)
+    check_problem(problem)
+    value, rng = _start_scale("scale", scale), generator(rng)
     if X is None:
         noise = rng.standard_normal((*problem.batch_shape, problem.n, problem.m))
         return np.asarray(value * (problem.cholesky @ noise))
@@ -330,7 +370,8 @@ def disjoint(
         If an owner's sign does not match its label, an example starts on the wrong side of a
         kink, or no depth satisfies the bound (data not nearly orthogonal enough): give one.
     """
-    value = positive_number("scale", scale)
+    check_problem(problem)
+    value = _start_scale("scale", scale)
     owned = _owned(problem, owners)
     reach = _row_reach(problem.gram)
     smallest = np.diagonal(problem.gram, axis1=-2, axis2=-1).min(axis=-1)
@@ -346,7 +387,7 @@ def disjoint(
             )
         deep = 1.1 * kappa * (value + rho) / (margin * shrink)
     else:
-        deep = np.broadcast_to(positive_number("depth", depth), problem.batch_shape)
+        deep = np.broadcast_to(_start_scale("depth", depth), problem.batch_shape)
     frozen = np.where(owned, 0.0, -np.asarray(deep)[..., None, None])
     beta = np.empty_like(frozen)
     for k in range(problem.m):
@@ -395,6 +436,40 @@ def _row_reach(gram: Array) -> Array:
     return np.asarray(total.max(axis=-1))
 
 
+def check_problem(problem: object) -> None:
+    """Refuse what is no problem."""
+    cure = "make one with Problem(gram, labels) or Problem.from_features(X, labels)"
+    check_kind("problem", problem, Problem, cure)
+
+
+def _check_size(name: str, sizes: Array) -> None:
+    """Refuse sizes so far from 1 that products of them overflow or vanish."""
+    wrong = ~((sizes >= _SMALLEST) & (sizes <= LARGEST))
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"{name} must lie between {_SMALLEST:g} and {LARGEST:g} in size, got "
+            f"{sizes[where]:.4g} at index {where}; change the unit"
+        )
+
+
+def _start_scale(name: str, value: float) -> float:
+    number = positive_number(name, value)
+    if number > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST:g}, got {number:.4g}")
+    return number
+
+
+def _check_leading(name: str, shape: tuple[int, ...], batch: tuple[int, ...], axes: str) -> None:
+    """Refuse leading axes that do not go with those of the problem."""
+    try:
+        np.broadcast_shapes(shape[:-2], batch)
+    except ValueError:
+        raise ValueError(
+            f"{name} must have the batch shape {batch} before its axes {axes}, got shape {shape}"
+        ) from None
+
+
 def _check_shapes(gram: Array, labels: Array, signs: Array) -> None:
     if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2] or gram.shape[-1] == 0:
         raise ValueError(f"gram must have shape (..., n, n) with n ≥ 1, got {gram.shape}")
@@ -416,10 +491,13 @@ def _check_labels(labels: Array) -> None:
             f"labels must not be zero (their sign decides which neuron fits them), got 0 at index "
             f"{where}; drop the example or shift the labels"
         )
+    _check_size("labels", np.abs(labels))
 
 
 def _checked_gram(gram: Array) -> tuple[Array, Array]:
     """Return the symmetrised Gram matrix and its Cholesky factor, or an error that says why not."""
+    squares = np.diagonal(gram, axis1=-2, axis2=-1)
+    _check_size("lengths of examples", np.sqrt(np.where(squares > 0, squares, 1.0)))
     largest = np.abs(gram).max(axis=(-2, -1), keepdims=True)
     if (np.abs(gram - gram.swapaxes(-1, -2)) > 1e-10 * largest).any():
         raise ValueError(

@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from ibrelu._checks import (
     Array,
     Mask,
-    check_kind,
     finite_array,
     positive_number,
     whole_number,
 )
-from ibrelu.problem import Problem
+from ibrelu.problem import Problem, check_problem
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -100,7 +99,7 @@ def coherence(problem: Problem) -> Coherence:
     >>> float(found.kappa)
     0.25
     """
-    _check_problem(problem)
+    check_problem(problem)
     diagonal = np.diagonal(problem.gram, axis1=-2, axis2=-1)
     identity = np.eye(problem.n)
     off = np.abs(problem.gram) * (1.0 - identity)
@@ -312,7 +311,7 @@ def _kinds(problem: Problem, beta: Array) -> tuple[Mask, Mask]:
 
 def matching(problem: Problem) -> Mask:
     r"""Examples whose label has the neuron's sign, :math:`s_k y_i > 0`, shape (..., n, m)."""
-    _check_problem(problem)
+    check_problem(problem)
     return np.asarray(problem.labels[..., None] * problem.signs > 0)
 
 
@@ -512,7 +511,7 @@ def _norm(values: Array, axis: int | tuple[int, int]) -> Array:
 
 def _variables(problem: Problem, name: str, value: Any) -> Array:
     """Take the array named, from a result that carries it or as given; checked."""
-    _check_problem(problem)
+    check_problem(problem)
     array = problem.neuron_array(name, getattr(value, name, value))
     _check_batch(problem, name, array)
     return array
@@ -520,11 +519,6 @@ def _variables(problem: Problem, name: str, value: Any) -> Array:
 
 def _start_and_step(problem: Problem, start: ArrayLike, step: ArrayLike) -> tuple[Array, Array]:
     return _variables(problem, "start", start), _steps(problem, step)
-
-
-def _check_problem(problem: object) -> None:
-    cure = "make one with Problem(gram, labels) or Problem.from_features(X, labels)"
-    check_kind("problem", problem, Problem, cure)
 
 
 def _check_batch(
@@ -671,7 +665,7 @@ def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array
     >>> float(gap_constant(problem, 0.5)), float(gap_constant(problem, 0.5, relative=True))
     (0.5, 0.5)
     """
-    _check_problem(problem)
+    check_problem(problem)
     factor = positive_number("c", c)
     _, power = np.frexp(np.abs(problem.labels).max(axis=-1, keepdims=True))
     labels = np.ldexp(problem.labels, -power)  # near 1, so that squares are safe
