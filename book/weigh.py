@@ -1,8 +1,9 @@
 """Weigh the built site, and time it on a slow processor: `python book/weigh.py SITE REPORT`.
 
 For each page: what it loads, gzipped, and how much of that is its own; its heaviest explorer; and,
-on a processor four times slower than this one, the seconds until it can be used (every slider
-answers, every formula in view is set) and until the last formula is set. The table goes to
+on a processor four times slower than this one, the seconds until every slider answers, until every
+formula in view is set too, and until the last formula is set (medians of three visits). The table
+goes to
 REPORT.txt, the numbers to REPORT.json.
 """
 
@@ -14,6 +15,7 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from browser import FLAGS, find_chromium
@@ -23,6 +25,10 @@ PAGE, CONTENT, EXPLORER = 1_500_000, 500_000, 100_000
 SECONDS = 2.5  # until a page can be used, at a quarter of the speed
 SLOWER = 4
 FIGURE = re.compile(r'<figure class="ibrelu-explorer" id="([^"]+)".*?</figure>', re.DOTALL)
+VISITS = 3
+ANSWERS = """() => document.readyState !== "loading" &&
+  [...document.querySelectorAll(".ibrelu-explorer")].every((e) => e.dataset.ready === "yes") &&
+  performance.now()"""
 READY = """() => document.readyState !== "loading" &&
   [...document.querySelectorAll(".ibrelu-explorer")].every((e) => e.dataset.ready === "yes") &&
   [...document.querySelectorAll(".math")].every((formula) => {
@@ -54,43 +60,47 @@ def explorers(file: Path) -> dict[str, int]:
     return {figure[1]: len(gzip.compress(figure[0].encode(), 6)) for figure in found}
 
 
-def measure(browser: Any, site: Path, name: str) -> dict[str, Any]:
-    """Open a page on a slow processor."""
-    base = site.as_uri() + "/"
-    loaded: set[str] = set()
+def visit(browser: Any, address: str, loaded: set[str]) -> dict[str, float]:
+    """Open a page on a slow processor; add what it asks for to `loaded`."""
     page = browser.new_page()
-    page.on(
-        "request",
-        lambda request: (
-            loaded.add(request.url.removeprefix(base).partition("?")[0])
-            if request.url.startswith(base)
-            else None
-        ),
-    )
+    page.on("request", lambda request: loaded.add(request.url))
     page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
-    page.goto(base + name, wait_until="commit")
-    usable = page.wait_for_function(READY, timeout=60_000).json_value() / 1000
-    formulas = page.evaluate(FORMULAS) / 1000
+    page.goto(address, wait_until="commit")
+    times = {
+        "answers": page.wait_for_function(ANSWERS, timeout=60_000).json_value() / 1000,
+        "usable": page.wait_for_function(READY, timeout=60_000).json_value() / 1000,
+        "formulas": page.evaluate(FORMULAS) / 1000,
+    }
     page.close()
+    return times
+
+
+def measure(browser: Any, site: Path, name: str) -> dict[str, Any]:
+    """Visit a page, and weigh what it loads."""
+    base, asked = site.as_uri() + "/", set[str]()
+    visits = [visit(browser, base + name, asked) for _ in range(VISITS)]
+    inside = {url for url in asked if url.startswith(base)}
+    loaded = {url.removeprefix(base).partition("?")[0] for url in inside}
     return {
         "page": name,
         "bytes": sum(weight(site / file) for file in loaded),
         "own": own_weight(site, loaded),
         "explorers": explorers(site / name),
-        "usable": round(usable, 2),
-        "formulas": round(formulas, 2),
+        **{key: round(median(times[key] for times in visits), 2) for key in visits[0]},
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Write the report for people."""
-    lines = [f"{'kB':>7} {'own':>5} {'explorer':>8} {'usable s':>8} {'formulas s':>10}  page"]
+    heads = ["kB", "own", "explorer", "answers s", "usable s", "formulas s"]
+    lines = ["".join(f"{head:>11}" for head in heads) + "  page"]
     for row in rows:
         heaviest = max(row["explorers"].values(), default=0) / 1000
         over = " <-- slow" if row["usable"] > SECONDS else ""
         lines.append(
-            f"{row['bytes'] / 1000:7.0f} {row['own'] / 1000:5.0f} {heaviest:8.0f} "
-            f"{row['usable']:8.2f} {row['formulas']:10.2f}  {row['page']}{over}"
+            f"{row['bytes'] / 1000:11.0f}{row['own'] / 1000:11.0f}{heaviest:11.0f}"
+            f"{row['answers']:11.2f}{row['usable']:11.2f}{row['formulas']:11.2f}"
+            f"  {row['page']}{over}"
         )
     return "\n".join(lines) + "\n"
 

@@ -67,18 +67,21 @@
       return found;
     };
     // The longest value and the longest caption keep their room: nothing under the picture moves.
+    // All are tried at once, so that the page is laid out once for them.
     const longest = (texts) => texts.reduce((a, b) => (b.length > a.length ? b : a));
-    const reserve = (element, text, side, size) => {
-      const shown = element.textContent;
-      element.style[side] = "";
-      element.textContent = text;
-      const room = element[size];
-      if (room) element.style[side] = `${room}px`;
-      element.textContent = shown;
-    };
     const settle = () => {
-      for (const c of data.choices) reserve(c.output, longest(c.texts), "minWidth", "offsetWidth");
-      reserve(caption, longest(data.captions), "minHeight", "offsetHeight");
+      const places = data.choices.map((c) => [c.output, longest(c.texts), "minWidth", "offsetWidth"]);
+      places.push([caption, longest(data.captions), "minHeight", "offsetHeight"]);
+      const shown = places.map(([element]) => element.textContent);
+      for (const [element, text, side] of places) {
+        element.style[side] = "";
+        element.textContent = text;
+      }
+      const rooms = places.map(([element, , , size]) => element[size]);
+      places.forEach(([element, , side], i) => {
+        if (rooms[i]) element.style[side] = `${rooms[i]}px`;
+        element.textContent = shown[i];
+      });
     };
     const player = (row, choice) => {
       let timer = 0;
