@@ -30,8 +30,8 @@ from browser import FLAGS, find_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 READY = """async () => {
-  if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
-  // A quiz asks its questions once the formulas are set.
+  await document.fonts.ready;
+  // A quiz asks its questions once the page stands.
   const unasked = () =>
     [...document.querySelectorAll(".ibrelu-quiz")].some((quiz) => !quiz.querySelector(".Quiz"));
   for (let wait = 0; wait < 1000 && unasked(); wait++)
@@ -45,7 +45,7 @@ READY = """async () => {
   // Chromium keeps the place of an element in the PDF only where the page itself links to it.
   const links = document.body.appendChild(document.createElement("div"));
   links.hidden = true;
-  for (const place of document.querySelectorAll("article [id]:not(mjx-container *)"))
+  for (const place of document.querySelectorAll("article [id]"))
     links.appendChild(document.createElement("a")).href = "#" + encodeURIComponent(place.id);
 }"""
 MARGINS = {"top": "16mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}

@@ -1,10 +1,9 @@
 """Weigh the built site, and time it on a slow processor: `python book/weigh.py SITE REPORT`.
 
 For each page: what it loads, gzipped, and how much of that is its own; its heaviest explorer; and,
-on a processor four times slower than this one, the seconds until every slider answers, until every
-formula in view is set too, and until the last formula is set (medians of three visits). The table
-goes to
-REPORT.txt, the numbers to REPORT.json.
+on a processor four times slower than this one, the seconds until every slider answers, until the
+page can be used (formulas stand in their font, all is loaded), and until the theme's menus answer
+too (medians of three visits). The table goes to REPORT.txt, the numbers to REPORT.json.
 """
 
 from __future__ import annotations
@@ -29,17 +28,11 @@ VISITS = 3
 ANSWERS = """() => document.readyState !== "loading" &&
   [...document.querySelectorAll(".ibrelu-explorer")].every((e) => e.dataset.ready === "yes") &&
   performance.now()"""
-READY = """() => document.readyState !== "loading" &&
-  [...document.querySelectorAll(".ibrelu-explorer")].every((e) => e.dataset.ready === "yes") &&
-  [...document.querySelectorAll(".math")].every((formula) => {
-    const box = formula.getBoundingClientRect();
-    const seen = box.height && box.bottom > 0 && box.top < innerHeight;
-    return !seen || formula.querySelector("mjx-container");
-  }) && performance.now()"""
-FORMULAS = """async () => {
-  if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
-  return performance.now();
-}"""
+USABLE = """() => document.readyState === "complete" &&
+  document.fonts.status === "loaded" && performance.now()"""
+MENUS = """() => document.documentElement.dataset.loaded === "pydata-sphinx-theme" &&
+  performance.now()"""
+TIMES = {"answers": ANSWERS, "usable": USABLE, "menus": MENUS}
 
 
 @cache
@@ -67,9 +60,8 @@ def visit(browser: Any, address: str, loaded: set[str]) -> dict[str, float]:
     page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
     page.goto(address, wait_until="commit")
     times = {
-        "answers": page.wait_for_function(ANSWERS, timeout=60_000).json_value() / 1000,
-        "usable": page.wait_for_function(READY, timeout=60_000).json_value() / 1000,
-        "formulas": page.evaluate(FORMULAS) / 1000,
+        name: page.wait_for_function(check, timeout=60_000).json_value() / 1000
+        for name, check in TIMES.items()
     }
     page.close()
     return times
@@ -92,14 +84,14 @@ def measure(browser: Any, site: Path, name: str) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Write the report for people."""
-    heads = ["kB", "own", "explorer", "answers s", "usable s", "formulas s"]
+    heads = ["kB", "own", "explorer", "answers s", "usable s", "menus s"]
     lines = ["".join(f"{head:>11}" for head in heads) + "  page"]
     for row in rows:
         heaviest = max(row["explorers"].values(), default=0) / 1000
         over = " <-- slow" if row["usable"] > SECONDS else ""
         lines.append(
             f"{row['bytes'] / 1000:11.0f}{row['own'] / 1000:11.0f}{heaviest:11.0f}"
-            f"{row['answers']:11.2f}{row['usable']:11.2f}{row['formulas']:11.2f}"
+            f"{row['answers']:11.2f}{row['usable']:11.2f}{row['menus']:11.2f}"
             f"  {row['page']}{over}"
         )
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAPER = {"width": 672, "height": 1000}  # A4 without its margins, in CSS pixels
 CHINESE_OR_JAPANESE = r"[぀-ヿ一-鿿]"
 # What is wider than the paper, or than a box that would scroll on a screen.
-WIDE = """() => [...document.querySelectorAll("article, article *:not(mjx-container *, .sr-only)")]
+WIDE = """() => [...document.querySelectorAll("article, article *:not(math *, .sr-only)")]
   .filter(node => node.getClientRects().length && getComputedStyle(node).display !== "inline")
   .filter(node => node.getBoundingClientRect().right > innerWidth + 1
     || (getComputedStyle(node).overflowX !== "visible" && node.scrollWidth > node.clientWidth + 1))
