@@ -1,10 +1,11 @@
 """Make the font of the formulas, `book/assets/math.woff2`: `python book/font.py STIXTwoMath.ttf`.
 
 The signs below are cut out of STIX Two Math (SIL Open Font License, its text beside the font); add
-to them what a new formula needs. It is changed in two ways. As in TeX, an index hangs equally low
-under letters with and without a tail. And tall root signs are as slim as the small one: Chromium
-leaves room for the widest after every root. The font is in the package `ziamath`, and writing it
-takes `fonttools` and `brotli`.
+to them what a new formula needs. It is changed in three ways. As in TeX, an index hangs equally low
+under letters with and without a tail, and a root's bar keeps off what is under it. Tall root signs
+are as slim as the small one: Chromium leaves room for the widest after every root. And the parts of
+wide braces have a code, or a printed page would say that letters are missing. The font is in the
+package `ziamath`, and writing it takes `fonttools` and `brotli`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ SIGNS = """
     25A0 25A1 27C2 27E8 27E9 27F6 27F9
     1D400-1D419 1D434-1D467 1D49C-1D4B5 1D538-1D550 1D6A4 1D6A5 1D6E2-1D71B 1D7CF 1D7D9
 """
+BRACES = (0x23DE, 0x23DF)
+PRIVATE = 0xE000  # the first code that stands for no letter
 ROOT, ROOT_WIDTH = 0x221A, 860  # thousandths of an em
-LENGTHS = {"SubscriptBaselineDropMin": -10, "SuperscriptBaselineDropMax": 376}
+LENGTHS = {
+    "SubscriptBaselineDropMin": -10,
+    "SuperscriptBaselineDropMax": 376,
+    "RadicalVerticalGap": 120,
+}
 
 
 def slim(font: TTFont) -> None:
@@ -46,6 +53,19 @@ def slim(font: TTFont) -> None:
         font["hmtx"][name] = (ROOT_WIDTH, round(bearing * scale))
 
 
+def name_parts(font: TTFont) -> None:
+    """Give the parts of wide braces codes of their own."""
+    variants, letters = font["MATH"].table.MathVariants, font.getBestCmap()
+    parts = set()
+    for brace in BRACES:
+        index = variants.HorizGlyphCoverage.glyphs.index(letters[brace])
+        assembly = variants.HorizGlyphConstruction[index].GlyphAssembly
+        parts |= {part.glyph for part in assembly.PartRecords} - set(letters.values())
+    for table in font["cmap"].tables:
+        if table.isUnicode():
+            table.cmap.update({PRIVATE + k: part for k, part in enumerate(sorted(parts))})
+
+
 def make(source: str) -> None:
     """Write the font."""
     font = TTFont(source)
@@ -57,6 +77,7 @@ def make(source: str) -> None:
     cutter = subset.Subsetter(options)
     cutter.populate(unicodes=subset.parse_unicodes(SIGNS.replace("\n", " ")))
     cutter.subset(font)
+    name_parts(font)
     subset.save_font(font, TARGET, options)
 
 
