@@ -1,11 +1,14 @@
 """Make the font of the formulas, `book/assets/math.woff2`: `python book/font.py STIXTwoMath.ttf`.
 
 The signs below are cut out of STIX Two Math (SIL Open Font License, its text beside the font); add
-to them what a new formula needs. It is changed in three ways. As in TeX, an index hangs equally low
-under letters with and without a tail, and a root's bar keeps off what is under it. Tall root signs
-are as slim as the small one: Chromium leaves room for the widest after every root. And the parts of
-wide braces have a code, or a printed page would say that letters are missing. The font is in the
-package `ziamath`, and writing it takes `fonttools` and `brotli`.
+to them what a new formula needs. The font is in the package `ziamath`, and writing it takes
+`fonttools` and `brotli`. It is changed for browsers:
+
+- As in TeX, an index hangs equally low under letters with and without a tail, a root's bar keeps
+  off what is under it, and a prime is as large as one that is not raised.
+- Tall roots and brackets are nearly as slim as small ones: Chromium leaves room for the widest
+  form around every one.
+- Parts of wide braces have codes, or a printed page would say that letters are missing.
 """
 
 from __future__ import annotations
@@ -26,31 +29,47 @@ SIGNS = """
     25A0 25A1 27C2 27E8 27E9 27F6 27F9
     1D400-1D419 1D434-1D467 1D49C-1D4B5 1D538-1D550 1D6A4 1D6A5 1D6E2-1D71B 1D7CF 1D7D9
 """
+PRIMES = (0x2032, 0x2033)
 BRACES = (0x23DE, 0x23DF)
 PRIVATE = 0xE000  # the first code that stands for no letter
-ROOT, ROOT_WIDTH = 0x221A, 860  # thousandths of an em
+WIDTHS = {"√": 860, "(": 430, ")": 430, "[": 410, "]": 410, "{": 395, "}": 395}
 LENGTHS = {
     "SubscriptBaselineDropMin": -10,
     "SuperscriptBaselineDropMax": 376,
-    "RadicalVerticalGap": 120,
+    "RadicalVerticalGap": 130,
+    "RadicalDisplayStyleVerticalGap": 200,
 }
 
 
 def slim(font: TTFont) -> None:
-    """Narrow the tall root signs and the parts of the tallest."""
-    variants, root = font["MATH"].table.MathVariants, font.getBestCmap()[ROOT]
-    found = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(root)]
-    names = {variant.VariantGlyph for variant in found.MathGlyphVariantRecord}
-    names |= {part.glyph for part in found.GlyphAssembly.PartRecords}
-    for name in names - {root}:
-        width, bearing = font["hmtx"][name]
-        scale = ROOT_WIDTH / width
-        outline, _, _ = font["glyf"][name].getCoordinates(font["glyf"])
-        outline.scale((scale, 1.0))
-        outline.toInt()
-        font["glyf"][name].coordinates = outline
-        font["glyf"][name].recalcBounds(font["glyf"])
-        font["hmtx"][name] = (ROOT_WIDTH, round(bearing * scale))
+    """Narrow the tall forms of a sign, and the parts of the tallest."""
+    variants, letters = font["MATH"].table.MathVariants, font.getBestCmap()
+    for sign, widest in WIDTHS.items():
+        small = letters[ord(sign)]
+        found = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(small)]
+        names = {variant.VariantGlyph for variant in found.MathGlyphVariantRecord}
+        names |= {part.glyph for part in found.GlyphAssembly.PartRecords}
+        for name in names - {small}:
+            width, bearing = font["hmtx"][name]
+            scale = min(1.0, widest / width)
+            outline, _, _ = font["glyf"][name].getCoordinates(font["glyf"])
+            outline.scale((scale, 1.0))
+            outline.toInt()
+            font["glyf"][name].coordinates = outline
+            font["glyf"][name].recalcBounds(font["glyf"])
+            font["hmtx"][name] = (round(scale * width), round(scale * bearing))
+
+
+def lower_primes(font: TTFont) -> None:
+    """Let a prime be the form that is meant to be raised."""
+    letters = font.getBestCmap()
+    found = {}
+    for lookup in font["GSUB"].table.LookupList.Lookup:
+        for table in lookup.SubTable:
+            found |= {k: v[0] for k, v in getattr(table, "alternates", {}).items()}
+    for table in font["cmap"].tables:
+        if table.isUnicode():
+            table.cmap.update({prime: found[letters[prime]] for prime in PRIMES})
 
 
 def name_parts(font: TTFont) -> None:
@@ -77,6 +96,7 @@ def make(source: str) -> None:
     cutter = subset.Subsetter(options)
     cutter.populate(unicodes=subset.parse_unicodes(SIGNS.replace("\n", " ")))
     cutter.subset(font)
+    lower_primes(font)
     name_parts(font)
     subset.save_font(font, TARGET, options)
 

@@ -64,8 +64,10 @@ class History:
     ----------
     step : integer array, shape (T,)
         0 is the start.
-    alpha, beta : array, shape (T, ..., n, m)
-        Dual and primal variables.
+    alpha : array, shape (T, ..., n, m)
+        Dual variables.
+    beta : array, shape (T, ..., n, m)
+        Primal variables.
     loss : array, shape (T, ...)
     """
 
@@ -81,9 +83,10 @@ class Descent:
 
     Attributes
     ----------
-    alpha, beta : array, shape (..., n, m)
-        Dual and primal variables: of the limit itself if `status` is "certified", else of the
-        last step.
+    alpha : array, shape (..., n, m)
+        Dual variables: of the limit itself if `status` is "certified", else of the last step.
+    beta : array, shape (..., n, m)
+        Primal variables of the same.
     active : bool array, shape (..., n, m)
         Where beta > 0.
     loss : array, shape (...)
@@ -126,7 +129,7 @@ def gradient_descent(
     r"""Run full-batch gradient descent with a constant step to its certified limit.
 
     Equal, step for step, to descent on the weights :math:`w_k \leftarrow w_k - \eta\, s_k \sum_i
-    r_i\, 1[w_k \cdot x_i > 0]\, x_i`.
+    r_i\, \mathbf 1[w_k \cdot x_i > 0]\, x_i`.
 
     Parameters
     ----------

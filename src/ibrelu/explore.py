@@ -162,7 +162,8 @@ class Explorer:
 
     Attributes
     ----------
-    title, alt : str
+    title : str
+    alt : str
     choices : tuple of Choice
     live : bool
         Whether it shows widgets; otherwise it shows frames drawn beforehand.

@@ -58,7 +58,7 @@ class EffectiveDimensions:
 def gaussian_features(
     n: int, d: int, *, spectrum: Spectrum | None = None, size: Size = None, rng: Seed
 ) -> Array:
-    r"""Draw features :math:`x_i = \Lambda^{1/2} z_i` with z_i standard Gaussian.
+    r"""Draw features :math:`x_i = \Lambda^{1/2} z_i` with :math:`z_i` standard Gaussian.
 
     Parameters
     ----------

@@ -47,7 +47,8 @@ class Event(NamedTuple):
     Attributes
     ----------
     time : float
-    example, neuron : int
+    example : int
+    neuron : int
     kind : str
         "slides" (comes to rest on the kink), "drops" (becomes inactive), "wakes" (a sliding pair
         becomes active) or "rises" (an inactive pair becomes active).
@@ -65,10 +66,14 @@ class Flow:
 
     Attributes
     ----------
-    alpha, beta : array, shape (..., n, m)
-        Dual and primal variables in the limit.
-    active, sliding : bool array, shape (..., n, m)
-        The last pattern: pairs with :math:`\beta > 0`, and pairs held at :math:`\beta = 0`.
+    alpha : array, shape (..., n, m)
+        Dual variables in the limit.
+    beta : array, shape (..., n, m)
+        Primal variables in the limit.
+    active : bool array, shape (..., n, m)
+        The last pattern: pairs with :math:`\beta > 0`.
+    sliding : bool array, shape (..., n, m)
+        Pairs held at :math:`\beta = 0`.
     events : tuple of Event
         In order of time. For a batch, a tuple of such tuples, one a problem, in C order.
     loss : array, shape (...)
@@ -142,7 +147,7 @@ def gradient_flow(problem: Problem, start: ArrayLike) -> Flow:
 
     .. math::
 
-        \dot\alpha_{k,i} = -s_k r_i \, 1[\beta_{k,i} > 0], \qquad \beta_k = G \alpha_k,
+        \dot\alpha_{k,i} = -s_k r_i \, \mathbf 1[\beta_{k,i} > 0], \qquad \beta_k = G \alpha_k,
 
     and at :math:`\beta_{k,i} = 0` the rate between :math:`-s_k r_i` and 0 that the motion allows
     (Filippov's solution, the limit of gradient descent as its step goes to 0). Each phase is a

@@ -53,9 +53,11 @@ class MinNorm:
 
     Attributes
     ----------
-    alpha, beta : array, shape (..., n, m)
-        Dual and primal variables. Where a neuron of the opposite sign is silent with
-        :math:`\beta_i < 0`, :math:`\alpha_i` is exactly 0; where it is held, :math:`\beta_i` is.
+    alpha : array, shape (..., n, m)
+        Dual variables, exactly 0 where a neuron of the opposite sign is silent with
+        :math:`\beta_i < 0`.
+    beta : array, shape (..., n, m)
+        Primal variables, exactly 0 where such a neuron is held.
     norm : array, shape (...)
         :math:`(\sum_k \|w_k\|^2)^{1/2}`.
     lower_bound : array, shape (...)
@@ -137,7 +139,7 @@ def min_norm(problem: Problem) -> MinNorm:
     is inactive on a set B of owned labels, then :math:`h_k \le \|w_k - \sum_B \nu_i x_i\|`, and
 
     .. math:: \Big\|w_k - \sum_{i \in B} \nu_i x_i\Big\|^2 = \|w_k\|^2
-              + \sum_{i \in B} \nu_i \Big(\sum_{j \in B} G_{ij} \nu_j - 2 \beta_{k,i}\Big)
+              + \sum_{i \in B} \nu_i \Bigl(\sum_{j \in B} G_{ij} \nu_j - 2 \beta_{k,i}\Bigr)
               \le \|w_k\|^2
 
     for every B under the condition on neurons that share. A neuron alone with its sign needs no

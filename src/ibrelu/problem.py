@@ -346,8 +346,8 @@ def disjoint(
     r"""Start in which each example is active for exactly one neuron, its owner.
 
     The owner starts at :math:`\beta =` `scale`; for every other neuron the example's dual starts at
-    :math:`-a`, so deep that the pattern never changes if :math:`a \ge \kappa \max(a, a_{own} +
-    \rho_0/(g-R))` (ours, after :cite:`LWTM26`, Appendix on more than two neurons).
+    :math:`-a`, so deep that the pattern never changes if :math:`a \ge \kappa \max(a,
+    a_{\text{own}} + \rho_0/(g-R))` (ours, after :cite:`LWTM26`, Appendix on more than two neurons).
 
     Parameters
     ----------

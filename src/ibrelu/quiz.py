@@ -47,7 +47,7 @@ _STYLE = """
 @media (prefers-reduced-motion: reduce) { .ibrelu-quiz * { animation-duration: 1ms !important; } }
 """
 
-# The questions appear once the page and its formulas are ready; each group of answers and each
+# The questions appear once the page stands; each group of answers and each
 # field is then named for a screen reader, and feedback is announced.
 _READY = """
 (function () {
@@ -66,11 +66,7 @@ _READY = """
   }
   function begin() { holder.id = "KEY"; }
   new MutationObserver(function () { name(holder); }).observe(holder, { childList: true });
-  function wait() {
-    var startup = window.MathJax && window.MathJax.startup;
-    if (startup && startup.promise) startup.promise.then(begin); else begin();
-  }
-  if (document.readyState === "complete") wait(); else window.addEventListener("load", wait);
+  if (document.readyState === "complete") begin(); else window.addEventListener("load", begin);
 })();
 """
 

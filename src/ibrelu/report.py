@@ -85,11 +85,14 @@ class Report:
     from_prediction : float
         Distance of the run's limit from the limit that the theory predicts, over its length; NaN
         without a proven limit.
-    gap, relative_gap : float
-        Distance of the run's limit from the minimum-norm network, and that over the network's
-        norm; NaN without a proven limit.
-    predicted_gap, predicted_relative_gap : float
-        Their leading order in high dimension.
+    gap : float
+        Distance of the run's limit from the minimum-norm network; NaN without a proven limit.
+    relative_gap : float
+        The gap over that network's norm.
+    predicted_gap : float
+        Leading order of the gap in high dimension.
+    predicted_relative_gap : float
+        Leading order of the relative gap.
     bounds : Bounds or None
         Between which the gap must lie; None where the conditions do not hold.
     notes : tuple of str

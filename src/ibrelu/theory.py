@@ -50,8 +50,10 @@ class Coherence:
 
     Attributes
     ----------
-    smallest, largest : array, shape (...)
-        :math:`g` and :math:`\bar g`: smallest and largest squared length of an example.
+    smallest : array, shape (...)
+        :math:`g`, the smallest squared length of an example.
+    largest : array, shape (...)
+        :math:`\bar g`, the largest.
     row_sums : array, shape (..., n)
         :math:`R_i`, off-diagonal absolute row sums.
     reach : array, shape (...)
@@ -173,10 +175,10 @@ def conditions(problem: Problem, start: ArrayLike, step: ArrayLike) -> Condition
     Write :math:`b = \max \beta_0`, :math:`\rho_0 = \max_i |f_0(x_i) - y_i|`,
     :math:`a_0 = b / (g - R)`. For **one neuron**, all examples active (Theorem 1):
 
-    - (i) :math:`\eta(\bar g + R) \le 1`,
-    - (ii) :math:`R\rho < g\,y_{\min}`,
-    - (iii) :math:`b + \eta R\rho_0 \le \eta g\,(y_{\min} - \epsilon)`,
-    - (iv) :math:`a_0 + \kappa B \le \eta\,(y_{\min} - \epsilon)` with
+    - \(i) :math:`\eta(\bar g + R) \le 1`,
+    - \(ii) :math:`R\rho < g\,y_{\min}`,
+    - \(iii) :math:`b + \eta R\rho_0 \le \eta g\,(y_{\min} - \epsilon)`,
+    - \(iv) :math:`a_0 + \kappa B \le \eta\,(y_{\min} - \epsilon)` with
       :math:`B = a_0 + \eta\rho_0 + \rho/(g - R)`,
 
     with :math:`\epsilon = 0` and :math:`\rho = \rho_0`. For **two neurons of opposite signs**, all
@@ -191,9 +193,9 @@ def conditions(problem: Problem, start: ArrayLike, step: ArrayLike) -> Condition
 
     For **disjoint starts** of two or more neurons, in which each example is active for one neuron,
     of its label's sign: (i), (ii) with :math:`\rho = \rho_0`, and in place of (iv)
-    :math:`a \ge \kappa \max(\bar a, a_{own} + \rho_0/(g - R))`, where the duals that start inactive
-    lie between :math:`-\bar a` and :math:`-a` and the others within :math:`\pm a_{own}`; (iii) is
-    not needed. They imply that the pattern never changes.
+    :math:`a \ge \kappa \max(\bar a, a_{\text{own}} + \rho_0/(g - R))`, where the duals that start
+    inactive lie between :math:`-\bar a` and :math:`-a` and the others within
+    :math:`\pm a_{\text{own}}`; (iii) is not needed. They imply that the pattern never changes.
 
     Parameters
     ----------
@@ -562,7 +564,7 @@ def gap_bounds(problem: Problem, start: ArrayLike, step: ArrayLike) -> Bounds:
     r"""Explicit bounds on the gap between descent and minimum norm, from G, y, b and η alone.
 
     For a neuron with matching examples K and others U, the dual error
-    :math:`\Delta = \alpha_U(\infty) - \alpha^*_U` obeys
+    :math:`\Delta = \alpha_U(\infty) - \alpha^\star_U` obeys
 
     .. math::
 
@@ -631,10 +633,10 @@ def gap_bounds(problem: Problem, start: ArrayLike, step: ArrayLike) -> Bounds:
 def gap_constant(problem: Problem, c: float, *, relative: bool = False) -> Array:
     r"""Sharp constant of the gap at :math:`\eta = c/\|\lambda\|_1` in high dimension.
 
-    One neuron: :math:`\|w(\infty) - w^*\| \sqrt{\|\lambda\|_1/n_-} \to c\,\mathrm{rms}|y_N|`, with
-    N the examples that do not match. Two neurons of opposite signs:
-    :math:`\|w(\infty) - w^*\| \sqrt{\|\lambda\|_1/n} \to c\,\mathrm{rms}|y|`. The start's size b is
-    taken as negligible.
+    One neuron: :math:`\|w(\infty) - w^\star\| \sqrt{\|\lambda\|_1/n_-} \to c\,\mathrm{rms}|y_N|`,
+    with N the examples that do not match. Two neurons of opposite signs:
+    :math:`\|w(\infty) - w^\star\| \sqrt{\|\lambda\|_1/n} \to c\,\mathrm{rms}|y|`. The start's size
+    b is taken as negligible.
 
     Parameters
     ----------
@@ -706,7 +708,7 @@ class LemmaCheck:
 
     @property
     def violated(self) -> Mask:
-        """Where the lemma applies and its promise is broken: nowhere, if it is true."""
+        """Where the lemma applies and its promise is broken. Nowhere, if the lemma is true."""
         return self.hypothesis & ~self.conclusion
 
 
@@ -834,10 +836,13 @@ def dimension_bound(
 
     .. math::
 
-        g \ge \|\lambda\|_1 - 2\|\lambda\|_2\sqrt t, \qquad
-        \bar g \le \|\lambda\|_1 + 2\|\lambda\|_2\sqrt t + 2\|\lambda\|_\infty t, \\
-        R \le (n-1)\sqrt{\|\lambda\|_2^2 + 2\|\lambda\|_\infty\|\lambda\|_2\sqrt t
-        + 2\|\lambda\|_\infty^2 t}\,\sqrt{2\log(2n^2/\delta)} .
+        \begin{aligned}
+        g &\ge \|\lambda\|_1 - 2\|\lambda\|_2\sqrt t, \\
+        \bar g &\le \|\lambda\|_1 + 2\|\lambda\|_2\sqrt t + 2\|\lambda\|_\infty t, \\
+        R &\le (n-1)\sqrt{2\log(2n^2/\delta)} \\
+        &\quad\cdot \sqrt{\|\lambda\|_2^2 + 2\|\lambda\|_\infty\|\lambda\|_2\sqrt t
+        + 2\|\lambda\|_\infty^2 t} .
+        \end{aligned}
 
     The failures add up to δ: 3n tails of probability :math:`\delta/4n` (both sides of each
     squared length, and the variance of its row), and :math:`n(n-1)/2` products of probability
