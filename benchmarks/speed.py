@@ -435,7 +435,7 @@ def machine() -> dict[str, object]:
         ),
         platform.processor(),
     )
-    blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info()})
+    blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["version"]})
     return {
         "processor": model,
         "cores": os.cpu_count(),

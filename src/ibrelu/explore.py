@@ -468,7 +468,7 @@ def _slug(title: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, bool) or not _is_number(value):
         return str(value)
-    if float(value).is_integer() and abs(value) < 1e7:
+    if float(value).is_integer() and abs(value) < 1e10:
         return f"{int(value):,}"
     return f"{value:.4g}"
 

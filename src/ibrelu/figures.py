@@ -335,6 +335,8 @@ def activation_raster(
     with style():
         for k, axes in enumerate(panels[0]):
             _raster_panel(axes, history.beta[:, order, k] > 0, labels[order], edges)
+            if m > 2 and axes.get_xscale() == "linear":
+                axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             if neurons is not None:
                 axes.set_title(neurons[k])
         panels[0, 0].set_ylabel("examples, sorted by label")
