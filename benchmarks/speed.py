@@ -435,7 +435,8 @@ def machine() -> dict[str, object]:
         ),
         platform.processor(),
     )
-    blas = sorted({f"{i['internal_api']} {i['version']}" for i in threadpool_info() if i["version"]})
+    found = [i for i in threadpool_info() if i["version"]]
+    blas = sorted({f"{i['internal_api']} {i['version']}" for i in found})
     return {
         "processor": model,
         "cores": os.cpu_count(),
