@@ -1,8 +1,7 @@
 """Make the font of the formulas, `book/assets/math.woff2`: `python book/font.py STIXTwoMath.ttf`.
 
 The signs below are cut out of STIX Two Math (SIL Open Font License, its text beside the font); add
-to them what a new formula needs. The font is in the package `ziamath`, and writing it takes
-`fonttools` and `brotli`. It is changed for browsers:
+to them what a new formula needs. The font is in the package `ziamath`. It is changed for browsers:
 
 - As in TeX, an index hangs equally low under letters with and without a tail, a root's bar keeps
   off what is under it, and a prime is as large as one that is not raised.
